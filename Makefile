@@ -1,0 +1,51 @@
+# Everything runs from a virtual environment in $(VENV); `make` lists the targets.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help install demo test check quick format docs benchmark clean
+
+help:  ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+install: $(VENV)/.installed  ## make the environment, with the pinned versions
+
+demo: install  ## adapt the data that come with the install, into runs/demo
+	$(BIN)/uniot demo --out runs/demo
+
+test: demo check  ## everything that must pass: demo, lint, types, the whole test suite
+	$(BIN)/python -m pytest
+
+check: install  ## lint, formatting and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy --strict src
+
+quick: install  ## the tests that take no more than a few seconds each
+	$(BIN)/python -m pytest -m "not slow"
+
+format: install  ## put the code into shape
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+docs: $(VENV)/.installed-docs  ## build the documentation into site/
+	$(BIN)/mkdocs build --strict
+
+benchmark: install  ## time the transport solvers against other libraries
+	$(PIP) install --quiet -c constraints.txt -r benchmarks/requirements.txt
+	$(BIN)/python benchmarks/transport.py
+
+clean:  ## remove the environment, the runs and everything built
+	rm -rf $(VENV) runs site dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+$(VENV)/.installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) install --quiet -c constraints.txt -e '.[dev]'
+	touch $@
+
+$(VENV)/.installed-docs: $(VENV)/.installed
+	$(PIP) install --quiet -c constraints.txt -e '.[docs]'
+	touch $@

@@ -1,0 +1,113 @@
+"""Time for one problem against POT and OTT-JAX."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from accuracy import ACCURACY, error, reference
+from measure import Report, interleaved
+from peers import BEST_MOMENTUM, Ott, Pot, fewest_iterations
+from problems import Problem, clustered
+
+from uniot.transport import unbalanced_plan, unbalanced_potential
+
+# OTT-JAX computes in float32 throughout and stays between one and two times our accuracy.
+OTT_ACCURACY = 2e-6
+OTT_MOMENTUM = 1.6
+
+
+@dataclass(frozen=True)
+class Size:
+    """Rows and classes of a problem, what POT must be beaten by there, and how often we and peers are run."""
+
+    n: int
+    c: int
+    pot_bound: float
+    repeats: int
+    peer_repeats: int
+
+    def __str__(self) -> str:
+        return f"{self.n}x{self.c}"
+
+
+def measure_speed(report: Report, sizes: tuple[Size, ...]) -> None:
+    """Time for the same problem, all solvers in turn; each peer makes as few iterations as its accuracy allows."""
+    # Where the search for that number begins; afterwards where it ended for the size before.
+    counts = {"POT": 300, "OTT": 60, "OTT best": 40}
+    for size in sizes:
+        problem = clustered(size.n, size.c, seed=0)
+        solution = reference(problem)
+        pot, ott = Pot(problem), _ott(problem)
+        counts["POT"] = _needed(lambda k, pot=pot: pot.class_potential(0, k)[0], solution, ACCURACY, counts["POT"])
+        for name, solver in ott.items():
+            counts[name] = _needed(solver.class_potential, solution, OTT_ACCURACY, counts[name])
+        times = _times(size, problem, pot, ott, counts)
+        _report_pot(report, size, times, counts["POT"], pot, solution)
+        for name, solver in ott.items():
+            _report_ott(report, size, times, name, counts[name], solver, problem, solution)
+
+
+def _needed(solve: Callable[[int], np.ndarray], solution: np.ndarray, accuracy: float, start: int) -> int:
+    return fewest_iterations(lambda count: error(solve(count), solution), accuracy, start)
+
+
+def _times(
+    size: Size, problem: Problem, pot: Pot, ott: dict[str, Ott], counts: dict[str, int]
+) -> dict[str, list[float]]:
+    similarity, beta = problem.similarity, problem.class_mass
+    runs: dict[str, Callable[[], object]] = {
+        "our plan": lambda: unbalanced_plan(similarity, beta),
+        "our potential": lambda: unbalanced_potential(similarity, beta),
+        "POT 1e-6": pot.plan,
+        "POT": lambda: pot.plan(0, counts["POT"]),
+    }
+    for name, solver in ott.items():
+        for answer in ("plan", "potential"):
+            runs[f"{name} {answer}"] = solver.compiled(counts[name], plan=answer == "plan")
+    repeats = {name: size.repeats if name.startswith("our") else size.peer_repeats for name in runs}
+    return interleaved(runs, repeats)
+
+
+def _ott(problem: Problem) -> dict[str, Ott]:
+    try:
+        return {"OTT": Ott(problem, OTT_MOMENTUM), "OTT best": Ott(problem, BEST_MOMENTUM)}
+    except ImportError as missing:
+        print(f"OTT-JAX is left out ({missing}). Install benchmarks/requirements.txt.")
+        return {}
+
+
+def _report_pot(
+    report: Report, size: Size, times: dict[str, list[float]], count: int, pot: Pot, solution: np.ndarray
+) -> None:
+    loose, loose_count = pot.class_potential()
+    stopped = f"{size}: POT at 1e-6, {loose_count} iterations, error {error(loose, solution):.0e}"
+    exact = f"{size}: POT at equal accuracy, {count} iterations"
+    for ours in ("plan", "potential"):
+        report.faster(f"{stopped}, our {ours}", times, "POT 1e-6", f"our {ours}", size.pot_bound)
+    for ours in ("plan", "potential"):
+        report.faster(f"{exact}, our {ours}", times, "POT", f"our {ours}", 15)
+
+
+def _report_ott(
+    report: Report,
+    size: Size,
+    times: dict[str, list[float]],
+    name: str,
+    count: int,
+    solver: Ott,
+    problem: Problem,
+    solution: np.ndarray,
+) -> None:
+    momentum = OTT_MOMENTUM if name == "OTT" else BEST_MOMENTUM
+    reached = error(solver.class_potential(count), solution)
+    what = f"{size}: OTT-JAX momentum {momentum:.3g}, {count} iterations, error {reached:.0e}"
+    for answer in ("plan", "potential"):
+        bound = 4 if name == "OTT" else None
+        report.faster(f"{what}, {answer}", times, f"{name} {answer}", f"our {answer}", bound, error=reached)
+    theirs = torch.from_numpy(np.array(solver.compiled(count, plan=True)()))
+    ours = unbalanced_plan(problem.similarity, problem.class_mass).mass
+    distance = float((theirs / theirs.sum() - ours).abs().sum()) / 2
+    report.at_most(f"{size}: its plan against ours, total variation", distance, 1e-3)

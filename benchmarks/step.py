@@ -1,0 +1,147 @@
+"""A training step on 2048-d embeddings against the same step without its two transport problems."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable
+
+import torch
+from measure import Report, arguments, interleaved
+from office31_tasks import load_tasks, missing_data
+from problems import Clusters
+from torch import Tensor
+
+from uniot.data.arrays import scaled_rows
+from uniot.data.batches import PairedBatches
+from uniot.data.samples import TensorSamples
+from uniot.losses import common_class_loss, private_class_loss
+from uniot.methods import Batch, UniOTMethod
+from uniot.methods.method import parameter_groups
+from uniot.networks import nearest_neighbours
+from uniot.settings import Settings
+from uniot.training import train
+
+WIDTH, CLASSES, CLUSTERS, QUEUE = 2048, 20, 50, 2000
+# Detection begins after so many steps; measured is what comes a while later.
+DETECTION_START, TRAINED_STEPS = 100, 250
+Data = tuple[Tensor, Tensor, Tensor]
+"""Source embeddings, their class indices, target embeddings."""
+
+
+class WithoutTransport(UniOTMethod):
+    """The same forward pass, neighbours and losses, with labels and codes that were fixed beforehand."""
+
+    def fix(self, batch_size: int) -> None:
+        """Half of the rows count as detected; codes are as soft as those of the balanced plan."""
+        generator = torch.Generator().manual_seed(0)
+        self._labels = torch.randint(len(self.classes.weight), (batch_size,), generator=generator)
+        self._detected = torch.arange(batch_size) % 2 == 0
+        scores = torch.randn(2 * batch_size, len(self.clusters.weight), generator=generator)
+        self._codes = scores.softmax(dim=1).chunk(2)
+
+    def common_class_loss(self, target: Tensor, batch: Batch) -> tuple[Tensor, Tensor | None]:
+        logits = self.classes(target) / self.settings.temperature
+        loss = common_class_loss(logits, self._labels, self._detected)
+        return loss, torch.where(self._detected, self._labels, -1)
+
+    def private_class_loss(self, target: Tensor, batch: Batch) -> Tensor:
+        neighbours = nearest_neighbours(target, batch.target_ids, self.queue)
+        cosines = self.clusters(torch.cat([target, neighbours]))
+        return private_class_loss(*(cosines / self.settings.temperature).chunk(2), *self._codes)
+
+
+class Loop:
+    """The body of the training loop, step by step."""
+
+    def __init__(self, method: UniOTMethod, data: Data) -> None:
+        self._method = method.train()
+        self._source, self._labels, self._target = data
+        settings = method.settings
+        self._batches = PairedBatches(self._labels, len(self._target), settings.batch_size, settings.seed)
+        groups = parameter_groups(method, method.backbone, settings)
+        self._optimiser = torch.optim.SGD(
+            groups, momentum=settings.momentum, weight_decay=settings.weight_decay, nesterov=True, fused=True
+        )
+        for group in self._optimiser.param_groups:
+            group["lr"] *= 0.2  # about where the schedule of the paper ends
+        self._step = TRAINED_STEPS
+
+    def run(self, steps: int) -> None:
+        for _ in range(steps):
+            source, target = self._batches.source(self._step), self._batches.target(self._step)
+            generator = self._batches.generator(self._step)
+            losses = self._method.step(
+                Batch(self._source[source], self._labels[source], self._target[target], target, self._step, generator)
+            )
+            self._optimiser.zero_grad()
+            losses.total.backward()
+            self._optimiser.step()
+            self._method.after_step()
+            self._step += 1
+
+
+def main() -> None:
+    parser = arguments(__doc__)
+    parser.add_argument("--rounds", type=int, default=15, help="rounds, each a block of steps of both kinds")
+    parser.add_argument("--steps", type=int, default=20, help="steps in a block")
+    options = parser.parse_args()
+    rounds, steps = (2, 3) if options.quick else (options.rounds, options.steps)
+    report = Report("step", options.quick)
+    measure(report, "synthetic", synthetic(), rounds, steps)
+    missing = missing_data()
+    if missing:
+        print(missing)
+    else:
+        measure(report, "Office-31 A2W", office31("A2W"), rounds, steps)
+    report.finish(options.json)
+
+
+def measure(report: Report, name: str, data: Data, rounds: int, steps: int) -> None:
+    loops = {"whole": Loop(trained(data), data)}
+    loops["reduced"] = Loop(_reduced(loops["whole"]._method), data)
+    blocks: dict[str, Callable[[], None]] = {kind: (lambda loop=loop: loop.run(steps)) for kind, loop in loops.items()}
+    times = interleaved(blocks, rounds)
+    a_step = {kind: statistics.median(taken) / steps for kind, taken in times.items()}
+    for kind, taken in a_step.items():
+        report.tell(f"{name}: a step, {kind}", 1000 * taken, "ms", blocks=times[kind])
+    report.at_most(f"{name}: a step against one without transport", a_step["whole"] / a_step["reduced"], 1.35, "x")
+
+
+def trained(data: Data) -> UniOTMethod:
+    """A method some steps after detection began, so that plans and warm starts are those of a real run."""
+    source, labels, target = data
+    given = {"n_clusters": CLUSTERS, "queue_size": QUEUE, "steps": TRAINED_STEPS, "detection_start": DETECTION_START}
+    settings = Settings.checked(**given).resolved(len(target))
+    torch.manual_seed(0)
+    method = UniOTMethod(source.shape[1], int(labels.max()) + 1, settings)
+    train(method, TensorSamples(source), labels, TensorSamples(target), settings)
+    return method
+
+
+def _reduced(method: UniOTMethod) -> WithoutTransport:
+    reduced = WithoutTransport(method.projection.hidden.in_features, len(method.classes.weight), method.settings)
+    reduced.load_state_dict(method.state_dict())
+    reduced.fix(method.settings.batch_size)
+    return reduced
+
+
+def synthetic() -> Data:
+    clusters = Clusters(CLASSES, seed=0, d=WIDTH)
+    labels = torch.arange(2000) % CLASSES
+    generator = torch.Generator().manual_seed(1)
+    source = clusters.prototypes[labels] + 0.7 / WIDTH**0.5 * torch.randn(2000, WIDTH, generator=generator)
+    return _scaled(source), labels, _scaled(clusters.draw(2000))
+
+
+def office31(name: str) -> Data:
+    task = load_tasks((name,))[0]
+    labels = torch.from_numpy((task.source_labels[:, None] == task.classes).argmax(axis=1))
+    return _scaled(torch.from_numpy(task.source)), labels, _scaled(torch.from_numpy(task.target))
+
+
+def _scaled(embeddings: Tensor) -> Tensor:
+    return scaled_rows(embeddings.numpy(), Settings().input_norm)
+
+
+if __name__ == "__main__":
+    main()

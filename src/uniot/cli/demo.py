@@ -1,0 +1,57 @@
+"""`uniot demo`: the whole of it on handwritten digits that come with the install."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from uniot.cli.screen import console, show_prediction, show_scores, training_progress, verdict
+
+
+def demo(
+    out: Annotated[Path, typer.Option(help="The run folder.")] = Path("runs/demo"),
+    seed: Annotated[int, typer.Option(help="Decides every random choice.")] = 0,
+) -> None:
+    """Adapt from one archive of handwritten digits to another, in about a minute.
+
+    The source is scikit-learn's digits, 0 to 5, with labels. The target is a sample of MNIST, 0 to 3 and 6 to 9,
+    without. Which classes are common is not told.
+
+    Example: `uniot demo --out runs/demo`
+    """
+    import numpy as np
+
+    from uniot.cli.adapt import finish_run
+    from uniot.cli.evaluate import score_run
+    from uniot.data.digits import DEMO_SETTINGS, load_digits_pair
+    from uniot.estimator import UniOT
+    from uniot.run_folder import only_one_writer
+
+    digits = load_digits_pair()
+    screen = console()
+    screen.print(
+        f"Source: {len(digits.source_images)} digits of 8 × 8 pixels, labelled {_names(digits.source_labels)}."
+    )
+    screen.print(f"Target: {len(digits.target_images)} digits of MNIST, without labels.")
+    began = time.monotonic()
+    model = UniOT(random_state=seed, **DEMO_SETTINGS)
+    with only_one_writer(out), training_progress() as on_step:
+        model.fit(digits.source_images, digits.source_labels, digits.target_images, run=out, on_step=on_step)
+        finish_run(model, out, [f"mnist/{row:04d}" for row in range(len(digits.target_images))], {"demo": "digits"})
+    took = time.monotonic() - began
+    show_prediction(model.model_, model.model_.target)
+    show_scores(score_run(model.model_, digits.oracle_target_labels, out))
+    common = _names(np.intersect1d(digits.source_labels, digits.oracle_target_labels))
+    private = _names(np.setdiff1d(digits.oracle_target_labels, digits.source_labels))
+    screen.print(f"The truth, which only the scores have seen: {common} are common, {private} are new in the target.")
+    screen.print(f"{verdict(model.model_.target)} Took {took:.0f} s. Files: {out}/")
+    screen.print(f"  {out / 'predictions.csv'}  one line per digit\n  {out / 'settings.toml'}  repeats the run")
+    screen.print("Next: uniot adapt source.npz target.npz --out run/ with embeddings of your own.")
+
+
+def _names(labels: Iterable[object]) -> str:
+    return ", ".join(sorted({str(label) for label in labels}))

@@ -1,0 +1,75 @@
+"""`uniot evaluate`: how good a run is, for people who hold the truth."""
+
+from __future__ import annotations
+
+import json
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal, cast
+
+import typer
+
+from uniot.cli.screen import console, show_scores
+
+if TYPE_CHECKING:
+    from uniot.evaluation import Evaluation
+    from uniot.model import AdaptedModel
+
+
+class Average(Enum):
+    """What accuracies are means over."""
+
+    CLASS = "class"
+    INSTANCE = "instance"
+
+
+def evaluate(
+    run: Annotated[Path, typer.Argument(help="Folder of a finished run.")],
+    labels: Annotated[
+        Path,
+        typer.Option(help="True target labels: .npz with y, .npy, .csv with path and label, or a label a line."),
+    ],
+    average: Annotated[
+        Average, typer.Option(help="`class`: mean over classes. `instance`: mean over samples.")
+    ] = Average.CLASS,
+) -> None:
+    """Score a finished run against the truth; writes metrics.json.
+
+    Example: `uniot evaluate run/ --labels webcam.npz`
+    """
+    from uniot.data.embedding_files import read_labels
+    from uniot.model import AdaptedModel, sample_names
+
+    model = AdaptedModel.load(run)
+    truth = read_labels(labels, sample_names(run))
+    evaluation = score_run(model, truth, run, average)
+    show_scores(evaluation)
+    console().print(f"Written to {run / 'metrics.json'}.")
+
+
+def score_run(model: AdaptedModel, truth: object, run: Path, average: Average = Average.CLASS) -> Evaluation:
+    """Scores the target of a run and writes metrics.json."""
+    import numpy as np
+
+    from uniot.data.arrays import as_labels
+    from uniot.evaluation import evaluate as score
+    from uniot.run_folder import write_text
+
+    answers = model.target
+    true = as_labels(truth, "the truth")
+    # A text file cannot tell integers from text; the run's own classes can.
+    true = true.astype(str) if model.classes.dtype.kind == "U" else np.asarray(true).astype(np.int64)
+    evaluation = score(
+        true,
+        model.labels(answers),
+        source_classes=model.classes,
+        unknown=model.unknown,
+        average=cast('Literal["class", "instance"]', average.value),
+        confidence=answers.confidence,
+        nearest=model.classes[answers.nearest],
+        features=model.target_features,
+        groups=answers.group,
+        seed=model.settings.seed,
+    )
+    write_text(run / "metrics.json", json.dumps(evaluation.to_dict(), indent=2) + "\n")
+    return evaluation

@@ -1,0 +1,1 @@
+"""Samples in: arrays, files of embeddings, paired batches, the demo's digits."""

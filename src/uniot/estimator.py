@@ -1,0 +1,347 @@
+"""UniOT as a scikit-learn estimator: arrays in, arrays out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import check_random_state
+from torch import Tensor
+
+from uniot.data.arrays import as_inputs, as_labels, scaled_rows
+from uniot.data.augmentation import rewrite
+from uniot.data.samples import TensorSamples
+from uniot.errors import DataError, NotFittedError, RunFolderError, SettingsError
+from uniot.evaluation import common_recall, specificity
+from uniot.methods import Losses
+from uniot.model import AdaptedModel, build_method
+from uniot.prediction import Prediction
+from uniot.settings import Settings
+from uniot.training import Watch, fingerprint, train
+
+_FROM_SETTINGS = tuple(name for name in Settings.model_fields if name != "seed")
+
+
+class UniOT(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """Labels an unlabelled collection by a labelled one from elsewhere, and says what is in neither.
+
+    Args:
+        n_clusters: cluster prototypes K; from the target's size if None.
+        queue_size: target features kept in the queue; from the target's size if None.
+        steps: training steps; from the target's size if None.
+        batch_size: samples of each domain in a step.
+        hidden_size: width of the projection's hidden layer.
+        feature_size: width of a feature.
+        input_norm: every embedding is scaled to this norm, so the scale it came in does not matter.
+        temperature: τ.
+        adaptation_weight: λ, weight of both target losses.
+        similarity_threshold: γ, rough border of positive and negative rows in adaptive filling.
+        class_mass_momentum: μ, memory of the class mass β.
+        epsilon: entropy of the unbalanced transport.
+        marginal_penalty: κ, penalty on its marginals.
+        balanced_epsilon: entropy of the balanced transport.
+        balanced_iterations: its scaling steps.
+        detection_start: step after which common-class detection trains.
+        learning_rate: of all layers but the backbone, at the start.
+        backbone_learning_rate: of the backbone, at the start.
+        momentum: of stochastic gradient descent.
+        weight_decay: of stochastic gradient descent.
+        backbone: "none" for embeddings (n, d); "small-cnn" for small grey images (n, height, width) from 0 to 1.
+        n_private_classes: private groups to find; estimated if None.
+        unknown_label: what unknown samples are called; "unknown" for text classes and -1 for integers if None.
+        checkpoint_every: steps between two checkpoints, where `fit` is given a folder.
+        random_state: integer, `RandomState`, or None for another result each time.
+
+    Attributes:
+        labels_: one per target row of `fit`: a source class, or the unknown label.
+        groups_: private group of each unknown target row, -1 where known.
+        n_private_classes_: how many groups there are.
+        classes_: source classes, sorted.
+        settings_: every setting with the value that was used.
+        history_: losses step by step.
+        class_mass_: β, the mass that each source class was given in the end.
+    """
+
+    def __init__(
+        self,
+        *,
+        n_clusters: int | None = None,
+        queue_size: int | None = None,
+        steps: int | None = None,
+        batch_size: int = 36,
+        hidden_size: int = 2048,
+        feature_size: int = 256,
+        input_norm: float = 30.0,
+        temperature: float = 0.1,
+        adaptation_weight: float = 0.1,
+        similarity_threshold: float = 0.7,
+        class_mass_momentum: float = 0.7,
+        epsilon: float = 0.01,
+        marginal_penalty: float = 0.5,
+        balanced_epsilon: float = 0.05,
+        balanced_iterations: int = 3,
+        detection_start: int = 100,
+        learning_rate: float = 0.01,
+        backbone_learning_rate: float = 0.001,
+        momentum: float = 0.9,
+        weight_decay: float = 5e-4,
+        backbone: str = "none",
+        n_private_classes: int | None = None,
+        unknown_label: str | int | None = None,
+        checkpoint_every: int = 100,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> None:
+        self.n_clusters = n_clusters
+        self.queue_size = queue_size
+        self.steps = steps
+        self.batch_size = batch_size
+        self.hidden_size = hidden_size
+        self.feature_size = feature_size
+        self.input_norm = input_norm
+        self.temperature = temperature
+        self.adaptation_weight = adaptation_weight
+        self.similarity_threshold = similarity_threshold
+        self.class_mass_momentum = class_mass_momentum
+        self.epsilon = epsilon
+        self.marginal_penalty = marginal_penalty
+        self.balanced_epsilon = balanced_epsilon
+        self.balanced_iterations = balanced_iterations
+        self.detection_start = detection_start
+        self.learning_rate = learning_rate
+        self.backbone_learning_rate = backbone_learning_rate
+        self.momentum = momentum
+        self.weight_decay = weight_decay
+        self.backbone = backbone
+        self.n_private_classes = n_private_classes
+        self.unknown_label = unknown_label
+        self.checkpoint_every = checkpoint_every
+        self.random_state = random_state
+
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        X_target: Any = None,
+        *,
+        run: str | Path | None = None,
+        oracle_y_target: Any = None,
+        on_step: Callable[[int, int, Mapping[str, float]], None] | None = None,
+    ) -> UniOT:
+        """Learns from a labelled source and an unlabelled target.
+
+        Args:
+            X: source embeddings, (n, d): numpy, torch or DataFrame, any numeric type, any scale.
+            y: source labels, (n,), text or whole numbers.
+            X_target: target embeddings, (m, d).
+            run: folder for checkpoints. A `fit` that was interrupted goes on from there when it is called again
+                with the same data and settings.
+            oracle_y_target: true target labels. They add the columns `oracle_recall` and `oracle_specificity` of
+                the detection to `history_` and nothing else.
+            on_step: called with step, number of steps and numbers of the step.
+        """
+        settings = self._given_settings()
+        source, labels, target = _checked(X, y, X_target, settings)
+        classes, class_index = np.unique(labels, return_inverse=True)
+        unknown = _unknown_label(self.unknown_label, classes)
+        settings = settings.resolved(len(target))
+        steps = settings.steps or 0
+        of_class = torch.from_numpy(class_index.astype(np.int64))
+        method = build_method(target.shape[1:], len(classes), settings)
+        digest = fingerprint(settings, [source, of_class, target])
+        finished = None if run is None else _finished_run(Path(run), digest)
+        if finished is not None:
+            return self._set_fitted(finished)
+        # Only the labelled images are varied: it widens what a class may look like, the target is what it is.
+        augment = rewrite if settings.backbone != "none" else None
+        history = train(
+            method,
+            TensorSamples(source, augment),
+            of_class,
+            TensorSamples(target),
+            settings,
+            folder=None if run is None else Path(run),
+            fingerprint=digest,
+            watch=None if oracle_y_target is None else _oracle_watch(oracle_y_target, classes, len(target)),
+            on_step=None if on_step is None else lambda step, row: on_step(step, steps, row),
+        )
+        model = AdaptedModel.conclude(
+            method,
+            target,
+            classes=classes,
+            unknown=unknown,
+            settings=settings,
+            history=history,
+            fingerprint=digest,
+        )
+        return self._set_fitted(model)
+
+    def predict(self, X: Any) -> np.ndarray:
+        """A source class or the unknown label for each row, fitted or new; each row is judged on its own."""
+        return self.model_.labels(self.predict_full(X))
+
+    def predict_full(self, X: Any) -> Prediction:
+        """Nearest class, known or not, confidence and group of each row."""
+        return self.model_.predict(self._inputs(X))
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """(n, c + 1): the columns are `classes_` and then unknown; the largest is what `predict` says."""
+        return self.model_.probabilities(self._inputs(X))
+
+    def predict_group(self, X: Any) -> np.ndarray:
+        """Private group of each row that is unknown, -1 where it is known."""
+        return self.predict_full(X).group
+
+    def confidence(self, X: Any) -> np.ndarray:
+        """From 0 to 1 how clearly each row belongs to its nearest class; known from one half on."""
+        return self.predict_full(X).confidence
+
+    def transform(self, X: Any) -> np.ndarray:
+        """The adapted features of unit norm, (n, feature_size)."""
+        return self.model_.features(self._inputs(X))
+
+    def save(self, folder: str | Path) -> None:
+        """Writes a run folder: settings, weights, predictions, history. Never a pickle."""
+        self.model_.save(Path(folder))
+
+    @classmethod
+    def load(cls, folder: str | Path) -> UniOT:
+        """A fitted estimator from a run folder."""
+        model = AdaptedModel.load(Path(folder))
+        values = model.settings.model_dump()
+        estimator = cls(
+            **{name: values[name] for name in _FROM_SETTINGS}, unknown_label=model.unknown, random_state=values["seed"]
+        )
+        return estimator._set_fitted(model)
+
+    @property
+    def model_(self) -> AdaptedModel:
+        """Everything that was learnt."""
+        if not hasattr(self, "_model"):
+            raise NotFittedError("this UniOT has not been fitted. Call fit(X_source, y_source, X_target) first.")
+        return self._model
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "_model")
+
+    def _set_fitted(self, model: AdaptedModel) -> UniOT:
+        self._model = model
+        self.classes_ = model.classes
+        self.settings_ = model.settings
+        self.n_features_in_ = int(np.prod(model.input_shape))
+        self.labels_ = model.labels(model.target)
+        self.groups_ = model.target.group
+        self.n_private_classes_ = model.groups.n_groups
+        self.history_ = {name: model.history.column(name) for name in model.history.columns}
+        self.class_mass_ = model.method.class_mass.numpy().copy()
+        return self
+
+    def _given_settings(self) -> Settings:
+        state = self.random_state
+        if state is None or not isinstance(state, (int, np.integer)):
+            state = int(check_random_state(state).randint(2**31 - 1))
+        given = {name: getattr(self, name) for name in _FROM_SETTINGS}
+        given = {name: value.item() if isinstance(value, np.generic) else value for name, value in given.items()}
+        return Settings.checked(**given, seed=int(state))
+
+    def _inputs(self, X: Any) -> Tensor:
+        model = self.model_
+        inputs = _as_tensor(X, "X", model.settings)
+        if tuple(inputs.shape[1:]) != model.input_shape:
+            raise DataError(
+                f"X has samples of shape {tuple(inputs.shape[1:])} and the model was fitted on {model.input_shape}. "
+                "Give embeddings of the model that made the source's and the target's."
+            )
+        return inputs
+
+
+def _checked(X: Any, y: Any, X_target: Any, settings: Settings) -> tuple[Tensor, np.ndarray, Tensor]:
+    """Source, labels and target, or an error that says what is wrong with them."""
+    if X_target is None:
+        raise DataError(
+            "X_target is missing. Call fit(X_source, y_source, X_target): the target is what is adapted to."
+        )
+    source, target = _as_tensor(X, "X_source", settings), _as_tensor(X_target, "X_target", settings)
+    labels = as_labels(y, "y_source")
+    if len(labels) != len(source):
+        raise DataError(f"y_source has {len(labels)} labels for {len(source)} rows of X_source. Give one per row.")
+    if source.shape[1:] != target.shape[1:]:
+        raise DataError(
+            f"X_source has samples of shape {tuple(source.shape[1:])} and X_target of {tuple(target.shape[1:])}. "
+            "Give embeddings of one and the same model for both."
+        )
+    if len(np.unique(labels)) < 2:
+        raise DataError(
+            f"the source has a single class, {labels.tolist()[0]!r}. Give at least two classes to tell apart."
+        )
+    if len(target) < 2:
+        raise DataError(
+            "X_target has a single row, and the rule compares target samples with each other. Fit on a collection, "
+            "then use `predict` for single samples."
+        )
+    return source, labels, target
+
+
+def _as_tensor(values: Any, name: str, settings: Settings) -> Tensor:
+    if settings.backbone == "none":
+        return scaled_rows(as_inputs(values, name), settings.input_norm)
+    images = as_inputs(values, name, n_dims=3).astype(np.float32)
+    if images.min() < 0 or images.max() > 1:
+        raise DataError(
+            f"{name} has values from {images.min():g} to {images.max():g}. Give grey images with values from 0 to 1."
+        )
+    return torch.from_numpy(images)
+
+
+def _unknown_label(given: str | int | None, classes: np.ndarray) -> str | int:
+    is_text = classes.dtype.kind == "U"
+    unknown = ("unknown" if is_text else -1) if given is None else given
+    if isinstance(unknown, str) != is_text:
+        kind = "text" if is_text else "integers"
+        raise SettingsError(f"unknown_label is {unknown!r} and the classes are {kind}. Give a label of the same kind.")
+    if unknown in classes.tolist():
+        raise DataError(
+            f"a source class is called {unknown!r}, which is also what unknown samples are called. "
+            "Set unknown_label to something else."
+        )
+    return unknown
+
+
+def _finished_run(folder: Path, digest: str) -> AdaptedModel | None:
+    """The run that the folder already holds, if it is this one."""
+    if not AdaptedModel.is_saved(folder):
+        return None
+    model = AdaptedModel.load(folder)
+    if model.fingerprint != digest:
+        raise RunFolderError(
+            f"{folder} holds a finished run of other data or other settings. Give another folder, or ask for it to be "
+            "replaced (--overwrite on the command line)."
+        )
+    return model
+
+
+def _oracle_watch(y_target: Any, classes: np.ndarray, n_target: int) -> Watch:
+    """Recall and specificity of the detection in each step, for people who hold the truth. Paper: Fig. S1(a)."""
+    truth = as_labels(y_target, "oracle_y_target")
+    if len(truth) != n_target:
+        raise DataError(f"oracle_y_target has {len(truth)} labels for {n_target} target rows. Give one per row.")
+
+    def watch(target_ids: Tensor, losses: Losses) -> Mapping[str, float]:
+        if losses.detected is None:
+            return {"oracle_recall": float("nan"), "oracle_specificity": float("nan")}
+        detected = losses.detected.cpu().numpy()
+        true = truth[target_ids.cpu().numpy()]
+        is_common = np.isin(true, classes)
+        assigned = classes[np.maximum(detected, 0)]
+        found = detected >= 0
+        recall = specific = float("nan")
+        if is_common.any():
+            recall = common_recall(true, found, assigned, source_classes=classes)
+        if not is_common.all():
+            specific = specificity(true, found, source_classes=classes)
+        return {"oracle_recall": recall, "oracle_specificity": specific}
+
+    return watch

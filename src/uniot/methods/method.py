@@ -1,0 +1,91 @@
+"""The protocol between a method and the training loop; the loop knows no method by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+
+from uniot.settings import Settings
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What one step sees; there is no place for target labels.
+
+    Attributes:
+        source: inputs, (b, ...).
+        source_labels: class index of each, (b,).
+        target: inputs, (b', ...).
+        target_ids: which target sample each row is, (b',).
+        step: number of the step, from zero.
+        generator: source of all randomness in the step.
+    """
+
+    source: Tensor
+    source_labels: Tensor
+    target: Tensor
+    target_ids: Tensor
+    step: int
+    generator: torch.Generator
+
+
+@dataclass(frozen=True)
+class Losses:
+    """What a step yields.
+
+    Attributes:
+        total: what the optimiser lowers.
+        parts: each loss before its weight, for the history.
+        detected: class that each target row of the batch was detected as, -1 for none; None where the method
+            detects nothing in this step.
+        notes: further numbers for the history.
+    """
+
+    total: Tensor
+    parts: Mapping[str, Tensor]
+    detected: Tensor | None = None
+    notes: Mapping[str, float] = field(default_factory=dict)
+
+
+class Method(Protocol):
+    """A method: weights, a loss, and what happens before and after a step."""
+
+    backbone: nn.Module
+
+    def prepare(self, target: Tensor, target_ids: Tensor) -> None:
+        """Sees one batch of the target before the first step; called until `is_prepared`."""
+        ...
+
+    def is_prepared(self) -> bool:
+        """Whether the first step may begin."""
+        ...
+
+    def step(self, batch: Batch) -> Losses:
+        """The losses of one step."""
+        ...
+
+    def after_step(self) -> None:
+        """Called after the optimiser has moved the weights."""
+        ...
+
+    def features(self, inputs: Tensor) -> Tensor:
+        """Inputs to features, (n, d)."""
+        ...
+
+
+def parameter_groups(method: nn.Module, backbone: nn.Module, settings: Settings) -> list[dict[str, object]]:
+    """The backbone at its own learning rate, everything else at the full one."""
+    of_backbone = {id(parameter) for parameter in backbone.parameters()}
+    groups: list[dict[str, object]] = [
+        {
+            "params": [p for p in method.parameters() if id(p) not in of_backbone],
+            "lr": settings.learning_rate,
+        }
+    ]
+    if of_backbone:
+        groups.append({"params": list(backbone.parameters()), "lr": settings.backbone_learning_rate})
+    return groups

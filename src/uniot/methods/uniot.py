@@ -1,0 +1,137 @@
+"""UniOT: universal domain adaptation by two optimal transports (Chang et al., NeurIPS 2022).
+
+source batch ─► feature ─► class prototypes ─────────────► L_cls
+target batch ─► feature ─► unbalanced plan (+ queue, filling) ► common samples ► L_CCD
+                      └──► balanced plan (+ neighbours, queue) ► codes ► L_PCD
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from uniot.errors import SettingsError
+from uniot.losses import common_class_loss, private_class_loss
+from uniot.methods.method import Batch, Losses
+from uniot.networks import FeatureQueue, ProjectionHead, Prototypes, nearest_neighbours
+from uniot.settings import Settings
+from uniot.transport import UnbalancedPotential, balanced_plan, filled_potential
+from uniot.transport.filling import draw_rows
+
+
+class UniOTMethod(nn.Module):
+    """The networks and the state of UniOT, and the losses of one step."""
+
+    class_mass: Tensor
+    potential: Tensor
+
+    def __init__(self, in_features: int, n_classes: int, settings: Settings, backbone: nn.Module | None = None) -> None:
+        """Builds the method with random weights.
+
+        Args:
+            in_features: width of an embedding, or of the backbone's output.
+            n_classes: source classes.
+            settings: resolved settings.
+            backbone: from inputs to embeddings; nothing for embeddings.
+        """
+        super().__init__()
+        if settings.n_clusters is None or settings.queue_size is None:
+            raise SettingsError("n_clusters and queue_size are not decided. Give settings.resolved(n_target).")
+        self.settings = settings
+        self.backbone = backbone or nn.Identity()
+        self.projection = ProjectionHead(in_features, settings.hidden_size, settings.feature_size)
+        self.classes = Prototypes(n_classes, settings.feature_size)
+        self.clusters = Prototypes(settings.n_clusters, settings.feature_size)
+        self.queue = FeatureQueue(settings.queue_size, settings.feature_size)
+        self.register_buffer("class_mass", torch.full((n_classes,), 1 / n_classes, dtype=torch.float64))
+        self.register_buffer("potential", torch.zeros(n_classes, dtype=torch.float64))
+
+    def features(self, inputs: Tensor) -> Tensor:
+        """Inputs to unit features, (n, feature_size)."""
+        features: Tensor = self.projection(self.backbone(inputs))
+        return features
+
+    @torch.no_grad()
+    def prepare(self, target: Tensor, target_ids: Tensor) -> None:
+        """Fills the queue before the first step, as the authors' code does."""
+        self.queue.push(self.features(target), target_ids)
+
+    def is_prepared(self) -> bool:
+        """Whether the queue is full."""
+        return bool((self.queue.ids >= 0).all())
+
+    def step(self, batch: Batch) -> Losses:
+        """Source classification, common-class detection and private-class discovery. Paper: Eq. (15)."""
+        embeddings = torch.cat([self.backbone(batch.source), self.backbone(batch.target)])
+        source, target = self.projection(embeddings).split([len(batch.source), len(batch.target)])
+        tau = self.settings.temperature
+        classification = F.cross_entropy(self.classes(source) / tau, batch.source_labels)
+        private = self.private_class_loss(target, batch)
+        common, detected = self.common_class_loss(target, batch)
+        self.queue.push(target.detach(), batch.target_ids)
+        return Losses(
+            total=classification + self.settings.adaptation_weight * (common + private),
+            parts={"source": classification, "common": common, "private": private},
+            detected=detected,
+            notes={"detected": float("nan") if detected is None else float((detected >= 0).float().mean())},
+        )
+
+    def common_class_loss(self, target: Tensor, batch: Batch) -> tuple[Tensor, Tensor | None]:
+        """Cross-entropy of the rows detected as common, and what they were detected as. Paper: Eq. (4)–(9)."""
+        # The reference waits until the class prototypes mean something.
+        if batch.step <= self.settings.detection_start:
+            return target.new_zeros(()), None
+        cosines = self.classes(target)
+        rows = torch.cat([cosines.detach(), self.classes(self.queue.features).detach()])
+        in_batch = rows.new_ones(len(target))
+        # A sample of the queue, with replacement and as long as it, is a count on each of its rows.
+        from_queue = draw_rows(rows.new_ones(len(self.queue)), len(self.queue), batch.generator)
+        potential = self.transport(rows, torch.cat([in_batch, from_queue]), batch.generator)
+        assignment = potential.assign(cosines.detach())
+        is_common = assignment.known & potential.common_classes().to(target.device)[assignment.nearest]
+        momentum = self.settings.class_mass_momentum
+        self.class_mass.mul_(momentum).add_(potential.class_confidence.to(target.device), alpha=1 - momentum)
+        self.potential.copy_(potential.class_potential)
+        loss = common_class_loss(cosines / self.settings.temperature, assignment.nearest, is_common)
+        return loss, torch.where(is_common, assignment.nearest, -1)
+
+    def private_class_loss(self, target: Tensor, batch: Batch) -> Tensor:
+        """Anchors and their neighbours learn balanced cluster codes. Paper: Eq. (10)–(14)."""
+        neighbours = nearest_neighbours(target, batch.target_ids, self.queue)
+        picked = torch.randint(len(self.queue), (len(self.clusters.weight),), generator=batch.generator)
+        cosines = self.clusters(torch.cat([target, neighbours]))
+        with torch.no_grad():
+            rows = torch.cat([cosines, self.clusters(self.queue.features[picked.to(target.device)])])
+            plan = balanced_plan(rows, self.settings.balanced_epsilon, self.settings.balanced_iterations)
+            codes, neighbour_codes = (plan * len(rows))[: len(cosines)].chunk(2)
+        logits, neighbour_logits = (cosines / self.settings.temperature).chunk(2)
+        return private_class_loss(logits, neighbour_logits, codes, neighbour_codes)
+
+    @torch.no_grad()
+    def after_step(self) -> None:
+        """Brings the prototypes back to the sphere."""
+        self.classes.renormalise()
+        self.clusters.renormalise()
+
+    @torch.no_grad()
+    def transport(
+        self,
+        cosines: Tensor,
+        counts: Tensor | None,
+        generator: torch.Generator,
+        tolerance: float = 1e-6,
+    ) -> UnbalancedPotential:
+        """The filled unbalanced problem of these rows, with the class mass learnt so far. Paper: Eq. (4)."""
+        return filled_potential(
+            cosines,
+            self.classes.weight.detach().to(cosines.dtype),
+            self.class_mass,
+            counts=counts,
+            epsilon=self.settings.epsilon,
+            marginal_penalty=self.settings.marginal_penalty,
+            similarity_threshold=self.settings.similarity_threshold,
+            tolerance=tolerance,
+            start=self.potential,
+            generator=generator,
+        )

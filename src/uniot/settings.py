@@ -1,0 +1,138 @@
+"""Every setting once: type, default, range and a sentence. Unknown keys are refused."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from uniot.errors import SettingsError
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+
+class Settings(BaseModel):
+    """How a run is made. `None` means that the data decide; `resolved` fills those in."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    n_clusters: int | None = Field(
+        None, ge=1, le=100_000, description="Cluster prototypes K; from the target's size if None."
+    )
+    queue_size: int | None = Field(
+        None,
+        ge=1,
+        le=10_000_000,
+        description="Target features kept in the queue; from the target's size if None.",
+    )
+    steps: int | None = Field(None, ge=1, le=10_000_000, description="Training steps; from the target's size if None.")
+    batch_size: int = Field(36, ge=1, le=100_000, description="Samples of each domain in a step.")
+    hidden_size: int = Field(2048, ge=1, le=1_000_000, description="Width of the projection's hidden layer.")
+    feature_size: int = Field(256, ge=1, le=1_000_000, description="Width of a feature.")
+    input_norm: float = Field(
+        30.0, gt=0, le=1e6, description="Every embedding is scaled to this norm, whatever scale it came in."
+    )
+    temperature: float = Field(0.1, ge=1e-3, le=100, description="τ; cosines are divided by it.")
+    adaptation_weight: float = Field(0.1, ge=0, le=1e3, description="λ, weight of both target losses.")
+    similarity_threshold: float = Field(
+        0.7,
+        ge=-1,
+        le=1,
+        description="γ, rough border between positive and negative rows in adaptive filling.",
+    )
+    class_mass_momentum: float = Field(0.7, ge=0, le=1, description="μ, memory of the class mass β.")
+    epsilon: float = Field(0.01, ge=1e-3, le=10, description="ε, entropy of the unbalanced transport.")
+    marginal_penalty: float = Field(0.5, ge=0.05, le=1e3, description="κ, penalty on its marginals.")
+    balanced_epsilon: float = Field(0.05, ge=1e-3, le=10, description="ε of the balanced transport.")
+    balanced_iterations: int = Field(3, ge=1, le=10_000, description="Scaling steps of the balanced transport.")
+    detection_start: int = Field(
+        100, ge=0, le=10_000_000, description="Step after which common-class detection trains."
+    )
+    learning_rate: float = Field(0.01, gt=0, le=100, description="Of all layers but the backbone, at the start.")
+    backbone_learning_rate: float = Field(0.001, gt=0, le=100, description="Of the backbone, at the start.")
+    momentum: float = Field(0.9, ge=0, lt=1, description="Of stochastic gradient descent (Nesterov).")
+    weight_decay: float = Field(5e-4, ge=0, le=1, description="Of stochastic gradient descent.")
+    backbone: str = Field(
+        "none",
+        pattern="^(none|small-cnn)$",
+        description='"none" for embeddings; "small-cnn" trains a small network on small grey images.',
+    )
+    n_private_classes: int | None = Field(
+        None, ge=0, le=100_000, description="Private groups to find; estimated if None."
+    )
+    checkpoint_every: int = Field(100, ge=1, le=10_000_000, description="Steps between two checkpoints of a run.")
+    seed: int = Field(0, ge=0, lt=2**63, description="Decides every random choice.")
+
+    @classmethod
+    def checked(cls, **values: Any) -> Settings:
+        """Settings from keywords; a wrong one is a `SettingsError` that names it."""
+        try:
+            return cls(**values)
+        except ValidationError as error:
+            raise SettingsError(_explain(error, cls)) from None
+
+    def resolved(self, n_target: int) -> Settings:
+        """The same settings with everything decided for a target of `n_target` samples.
+
+        The number of clusters follows the paper: 50 up to 3 k samples (Office), 150 for 4 k (Office-Home), 500
+        for tens of thousands (VisDA), 1000 beyond; never more than a quarter of the samples. So does the queue:
+        2000, and 10 000 for large targets. The steps are about twenty rounds through the target.
+        """
+        batch = min(self.batch_size, n_target)
+        clusters = next((k for limit, k in _CLUSTERS if n_target <= limit), 1000)
+        values: dict[str, Any] = {
+            "n_clusters": self.n_clusters or min(clusters, max(2, n_target // 4)),
+            "queue_size": self.queue_size or (2000 if n_target <= _LARGE_TARGET else 10_000),
+            "steps": self.steps or min(10_000, max(500, 20 * n_target // batch)),
+            "batch_size": batch,
+        }
+        # Whole batches, so that one push never overwrites a part of itself.
+        values["queue_size"] = max(1, values["queue_size"] // batch) * batch
+        return self.model_copy(update=values)
+
+    def to_toml(self, **tables: dict[str, Any]) -> str:
+        """A commented TOML text that `from_toml` reads back; `tables` are appended as tables."""
+        lines = []
+        for name, field in type(self).model_fields.items():
+            value = getattr(self, name)
+            lines.append(f"# {field.description}")
+            lines.append(f"# {name} =" if value is None else f"{name} = {_toml_value(value)}")
+        for table, values in tables.items():
+            lines += ["", f"[{table}]", *(f"{key} = {_toml_value(value)}" for key, value in values.items())]
+        return "\n".join(lines) + "\n"
+
+    @classmethod
+    def from_toml(cls, path: Path, *, ignore: tuple[str, ...] = ()) -> Settings:
+        """Settings from a TOML file; tables named in `ignore` are left aside."""
+        try:
+            values = tomllib.loads(path.read_text(encoding="utf-8"))
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise SettingsError(f"{path} is not valid TOML ({error}). Correct it or remove it.") from None
+        return cls.checked(**{key: value for key, value in values.items() if key not in ignore})
+
+
+_CLUSTERS = ((3500, 50), (10_000, 150), (100_000, 500))
+_LARGE_TARGET = 10_000
+
+
+def _toml_value(value: object) -> str:
+    # A JSON string is a TOML string, but for the delete character, which TOML wants escaped.
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _explain(error: ValidationError, model: type[BaseModel]) -> str:
+    sentences = []
+    for problem in error.errors():
+        name = ".".join(str(part) for part in problem["loc"])
+        if problem["type"] == "extra_forbidden":
+            sentences.append(f"there is no setting called {name!r}; known ones are {', '.join(model.model_fields)}.")
+        else:
+            about = model.model_fields[name].description if name in model.model_fields else ""
+            sentences.append(f"setting {name} is {problem['input']!r}: {problem['msg'].lower()}. ({about})")
+    return " ".join(sentences)

@@ -1,0 +1,246 @@
+"""The only loop: batches → method.step → optimiser, with checkpoints that a killed run goes on from."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import signal
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from uniot.data.batches import PairedBatches
+from uniot.data.samples import Samples
+from uniot.errors import NumericalError, RunFolderError, RunInterrupted
+from uniot.methods.method import Batch, Losses, Method, parameter_groups
+from uniot.run_folder import read_tensors, write_tensors
+from uniot.settings import Settings
+
+Watch = Callable[[Tensor, Losses], Mapping[str, float]]
+"""Sees the target ids and the losses of a step and returns numbers for the history; cannot reach the weights."""
+
+
+@dataclass
+class History:
+    """One row of numbers a step."""
+
+    columns: list[str] = field(default_factory=list)
+    rows: list[list[float]] = field(default_factory=list)
+
+    def add(self, values: Mapping[str, float]) -> None:
+        """Appends a row; the first row fixes the columns."""
+        self.columns = self.columns or list(values)
+        self.rows.append([float(values[name]) for name in self.columns])
+
+    def column(self, name: str) -> list[float]:
+        """All values of one column, step by step."""
+        return [row[self.columns.index(name)] for row in self.rows]
+
+    def to_csv(self) -> str:
+        """The history as text; a number that a step does not have is an empty cell."""
+        rows = (",".join("" if math.isnan(value) else f"{value:.9g}" for value in row) for row in self.rows)
+        return "\n".join([",".join(self.columns), *rows]) + "\n"
+
+
+def learning_rate_factor(step: int, steps: int) -> float:
+    """(1 + 10 step/steps)^-0.75, the decay of the compared methods and of the paper."""
+    return float((1 + 10 * step / steps) ** -0.75)
+
+
+def train(
+    method: Method,
+    source: Samples,
+    source_classes: Tensor,
+    target: Samples,
+    settings: Settings,
+    *,
+    folder: Path | None = None,
+    fingerprint: str = "",
+    watch: Watch | None = None,
+    on_step: Callable[[int, Mapping[str, float]], None] | None = None,
+) -> History:
+    """Trains a method on a labelled source and an unlabelled target.
+
+    Args:
+        method: its weights are changed in place.
+        source: labelled samples.
+        source_classes: (n_source,), class index of each.
+        target: unlabelled samples; there is no argument for their labels.
+        settings: resolved settings.
+        folder: where checkpoints go and are looked for; none are written if None.
+        fingerprint: of data and settings, so that a checkpoint is never continued with others.
+        watch: adds columns to the history.
+        on_step: told of each finished step, for a progress bar.
+
+    Returns:
+        The history. After the same seed, the same data and the same number of threads, history and weights are
+        the same to the last bit, whether the run was interrupted or not.
+    """
+    assert settings.steps is not None
+    module = cast(nn.Module, method)
+    module.train()
+    batches = PairedBatches(source_classes, len(target), settings.batch_size, settings.seed)
+    groups = parameter_groups(module, method.backbone, settings)
+    optimiser = torch.optim.SGD(
+        groups,
+        lr=settings.learning_rate,
+        momentum=settings.momentum,
+        weight_decay=settings.weight_decay,
+        nesterov=settings.momentum > 0,
+        fused=True,
+    )
+    full_rates = [group["lr"] for group in optimiser.param_groups]
+    history = History()
+    checkpoint = None if folder is None else Checkpoint(folder, fingerprint)
+    first = checkpoint.restore(module, optimiser, history) if checkpoint else 0
+    if first == 0:
+        _prepare(method, target, batches, settings)
+    with _interrupts_noted(enabled=checkpoint is not None) as interrupted:
+        for step in range(first, settings.steps):
+            factor = learning_rate_factor(step, settings.steps)
+            for group, rate in zip(optimiser.param_groups, full_rates, strict=True):
+                group["lr"] = rate * factor
+            row = _step(method, optimiser, source, source_classes, target, batches, step, watch)
+            row = {"step": step + 1, "learning_rate": settings.learning_rate * factor, **row}
+            history.add(row)
+            if on_step is not None:
+                on_step(step + 1, row)
+            done = step + 1
+            if checkpoint and (interrupted() or done % settings.checkpoint_every == 0 or done == settings.steps):
+                checkpoint.save(done, module, optimiser, history)
+            if interrupted():
+                raise RunInterrupted(
+                    f"stopped at step {done} of {settings.steps}. Everything up to here is saved in {folder}; "
+                    "run the same command again to go on."
+                )
+    module.eval()
+    return history
+
+
+def _prepare(method: Method, target: Samples, batches: PairedBatches, settings: Settings) -> None:
+    module = cast(nn.Module, method)
+    module.eval()
+    step = 0
+    while not method.is_prepared():
+        ids = batches.target(step)
+        method.prepare(target.batch(ids), ids)
+        step += 1
+    module.train()
+
+
+def _step(
+    method: Method,
+    optimiser: torch.optim.Optimizer,
+    source: Samples,
+    source_classes: Tensor,
+    target: Samples,
+    batches: PairedBatches,
+    step: int,
+    watch: Watch | None,
+) -> dict[str, float]:
+    source_ids, target_ids = batches.source(step), batches.target(step)
+    generator = batches.generator(step)
+    losses = method.step(
+        Batch(
+            source=source.batch(source_ids, generator),
+            source_labels=source_classes[source_ids],
+            target=target.batch(target_ids, generator),
+            target_ids=target_ids,
+            step=step,
+            generator=generator,
+        )
+    )
+    if not math.isfinite(float(losses.total.detach())):
+        wrong = [name for name, part in losses.parts.items() if not math.isfinite(float(part.detach()))]
+        raise NumericalError(
+            f"the loss is {float(losses.total.detach())} at step {step + 1} (part: {', '.join(wrong) or 'total'}). "
+            "Lower learning_rate, or check the embeddings for extreme values."
+        )
+    optimiser.zero_grad()
+    losses.total.backward()
+    optimiser.step()
+    method.after_step()
+    row = {"loss": float(losses.total.detach())}
+    row |= {f"loss_{name}": float(part.detach()) for name, part in losses.parts.items()}
+    row |= losses.notes
+    return row | dict(watch(target_ids, losses) if watch else {})
+
+
+class Checkpoint:
+    """The newest state of a run on disk: weights, optimiser, history."""
+
+    def __init__(self, folder: Path, fingerprint: str) -> None:
+        self.path = folder / "checkpoints" / "last.safetensors"
+        self._fingerprint = fingerprint
+
+    def save(self, step: int, method: nn.Module, optimiser: torch.optim.SGD, history: History) -> None:
+        """Writes the state after `step` steps in place of the one before."""
+        tensors = {f"method.{name}": value for name, value in method.state_dict().items()}
+        for index, parameter in enumerate(_parameters(optimiser)):
+            moment = optimiser.state[parameter].get("momentum_buffer")
+            if moment is not None:
+                tensors[f"momentum.{index}"] = moment
+        tensors["history"] = torch.tensor(history.rows, dtype=torch.float64)
+        about = {"step": step, "fingerprint": self._fingerprint, "columns": history.columns}
+        write_tensors(self.path, tensors, about)
+
+    def restore(self, method: nn.Module, optimiser: torch.optim.SGD, history: History) -> int:
+        """Loads the newest state and returns the number of steps done; 0 where there is none."""
+        if not self.path.exists():
+            return 0
+        tensors, about = read_tensors(self.path)
+        if about["fingerprint"] != self._fingerprint:
+            raise RunFolderError(
+                f"{self.path.parent.parent} holds a run that was begun with other data or other settings. "
+                "Give another folder, or remove this one to start anew."
+            )
+        start = len("method.")
+        method.load_state_dict({k[start:]: v for k, v in tensors.items() if k.startswith("method.")})
+        for index, parameter in enumerate(_parameters(optimiser)):
+            if f"momentum.{index}" in tensors:
+                # A copy: memory as torch lays it out, for a sum may depend on where its numbers lie.
+                optimiser.state[parameter]["momentum_buffer"] = torch.empty_like(parameter).copy_(
+                    tensors[f"momentum.{index}"]
+                )
+        history.columns = cast(list[str], about["columns"])
+        history.rows = tensors["history"].tolist()
+        return cast(int, about["step"])
+
+
+def fingerprint(settings: Settings, tensors: Sequence[Tensor]) -> str:
+    """A digest of everything that decides a run's result."""
+    digest = hashlib.sha256(settings.model_dump_json(exclude={"checkpoint_every"}).encode())
+    for tensor in tensors:
+        digest.update(f"{tensor.dtype} {tuple(tensor.shape)}".encode())
+        digest.update(tensor.contiguous().reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
+
+
+def _parameters(optimiser: torch.optim.SGD) -> list[Any]:
+    return [parameter for group in optimiser.param_groups for parameter in group["params"]]
+
+
+@contextmanager
+def _interrupts_noted(*, enabled: bool) -> Iterator[Callable[[], bool]]:
+    """Within the block a first Ctrl-C is only noted, so that the step under way ends; a second one stops it."""
+    noted = False
+
+    def note(_signal: int, _frame: object) -> None:
+        nonlocal noted
+        noted = True
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    if not enabled or threading.current_thread() is not threading.main_thread():
+        yield lambda: False
+        return
+    before = signal.signal(signal.SIGINT, note)
+    try:
+        yield lambda: noted
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -1,0 +1,66 @@
+"""Common-class detection: which target samples belong to a class of the source."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from uniot.transport.filling import adaptive_filling
+from uniot.transport.plan import UnbalancedPotential
+from uniot.transport.unbalanced import unbalanced_potential
+
+
+def filled_potential(
+    similarity: Tensor,
+    prototypes: Tensor,
+    class_mass: Tensor,
+    *,
+    counts: Tensor | None = None,
+    epsilon: float = 0.01,
+    marginal_penalty: float = 0.5,
+    similarity_threshold: float = 0.7,
+    tolerance: float = 1e-6,
+    start: Tensor | None = None,
+    generator: torch.Generator,
+) -> UnbalancedPotential:
+    """Fills the rows so that positives and negatives are equally many, and transports them to the classes.
+
+    Args:
+        similarity: (n, c), cosines of target features to the class prototypes.
+        prototypes: (c, d), unit rows.
+        class_mass: β, (c,).
+        counts: (n,), how often each row stands in the problem; once each if None.
+        epsilon: weight of the entropy.
+        marginal_penalty: κ.
+        similarity_threshold: γ, the rough border between positive and negative rows.
+        tolerance: accuracy of the potentials.
+        start: class potential of a similar problem, (c,).
+        generator: draws the filling.
+
+    Paper: Eq. (4) with adaptive filling.
+    """
+
+    def solve(rows: Tensor, row_counts: Tensor, begin: Tensor | None) -> UnbalancedPotential:
+        return unbalanced_potential(
+            rows, class_mass, epsilon, marginal_penalty, tolerance, row_counts=row_counts, start=begin
+        )
+
+    unfilled: list[UnbalancedPotential] = []
+
+    def confident(rows: Tensor, row_counts: Tensor) -> Tensor:
+        unfilled.append(solve(rows, row_counts, start))
+        return common_rows(unfilled[0], rows)
+
+    if counts is None:
+        counts = similarity.new_ones(len(similarity))
+    filled = adaptive_filling(similarity, counts, prototypes, confident, similarity_threshold, generator)
+    if unfilled and not filled.n_filled:
+        return unfilled[0]
+    return solve(filled.similarity, filled.counts, unfilled[0].class_potential if unfilled else start)
+
+
+def common_rows(potential: UnbalancedPotential, similarity: Tensor) -> Tensor:
+    """Rows whose sample and whose class both carry at least the mean mass, bool (n,). Paper: Eq. (7)."""
+    assignment = potential.assign(similarity)
+    is_common = potential.common_classes().to(similarity.device)
+    return assignment.known & is_common[assignment.nearest]

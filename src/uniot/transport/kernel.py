@@ -1,0 +1,163 @@
+"""One streaming pass over the rows of the unbalanced problem.
+
+Given the class potential l, every row's scaling follows from that row alone, so a pass needs no memory of
+the rows: it reads a chunk, adds the chunk's part of the column sums, and forgets it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+import torch
+from threadpoolctl import ThreadpoolController
+from torch import Tensor
+
+from uniot.transport.rows import Rows
+
+Reduce = Callable[[Tensor], Tensor]
+Chunk = tuple[Tensor, Tensor]
+"""Kernel rows, and the logarithm of what each row's scaling starts from."""
+
+# exp is many times slower where it underflows; e^-86 is still a normal float32 and far below any rounding.
+_SMALLEST_EXPONENT = -86.0
+# Scalings further apart than e^35 could leave float32 when squared: the kernel is then built around the new ones.
+_LARGEST_SPREAD = 35.0
+_CHUNK_ENTRIES = 1 << 19
+_CACHED_ENTRIES = 1 << 26
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """What one pass yields, all of it float64 and of length c."""
+
+    update: np.ndarray
+    """T(l), the next potential of the plain fixed-point iteration."""
+    class_mass: np.ndarray
+    """Column sums of the plan, not normalised."""
+    diagonal: np.ndarray | None
+    """Diagonal of P = D_col⁻¹ Qᵀ D_row⁻¹ Q; the Jacobian of T is f² P."""
+
+
+class Kernel:
+    """exp(S/ε + l₀ − row maximum), kept in memory where it fits and recomputed in each pass where not."""
+
+    def __init__(
+        self,
+        rows: Rows,
+        row_counts: Tensor | None,
+        class_mass: np.ndarray,
+        n_rows: float,
+        epsilon: float,
+        shrinkage: float,
+        reduce: Reduce | None,
+    ) -> None:
+        self._rows = rows
+        self._row_counts = row_counts
+        self._log_class_mass = np.log(class_mass)
+        self._log_n = float(np.log(n_rows))
+        self._epsilon = epsilon
+        self._shrinkage = shrinkage
+        self._reduce = reduce
+        self._chunk_size = max(1024, _CHUNK_ENTRIES // rows.n_classes)
+        self._cached: list[Chunk] = []
+        self._scratch = np.zeros(0)
+        self._centre = np.zeros(0)
+        self.passes = 0
+
+    def sweep(self, potential: np.ndarray, *, with_diagonal: bool) -> Sweep:
+        """Evaluates the fixed-point map at `potential` in one pass over the rows."""
+        self.passes += 1
+        f = self._shrinkage
+        chunks = self._around(potential)
+        shift = potential - self._centre
+        # A common shift t of the potential moves the map by f² t exactly: take it out, it may be large.
+        common = float(shift.max())
+        scaling = np.exp(shift - common)
+        sums = np.zeros((2, len(potential)))
+        for kernel, log_factor in chunks:
+            if kernel.is_cpu:
+                self._add_chunk(sums, kernel.numpy(), log_factor.numpy(), scaling, with_diagonal)
+            else:
+                _add_chunk_on_device(sums, kernel, log_factor, scaling, f, with_diagonal)
+        # In units of the plan the sums do not depend on the centre, which may differ from process to process.
+        sums *= scaling * np.exp((1 - f) * common)
+        sums[1] *= scaling
+        if self._reduce is not None:
+            sums = self._reduce(torch.from_numpy(sums).reshape(-1)).numpy().reshape(sums.shape)
+        mass = np.maximum(sums[0], np.finfo(np.float32).tiny)
+        update = f * (self._log_class_mass - np.log(mass) + potential)
+        return Sweep(update, mass, sums[1] / mass if with_diagonal else None)
+
+    def _around(self, potential: np.ndarray) -> Iterable[Chunk]:
+        """Kernel chunks centred at a potential close enough to the one that is asked for."""
+        if len(self._rows) * self._rows.n_classes > _CACHED_ENTRIES:
+            self._centre = potential
+            return self._build()
+        if not self._cached or np.ptp(potential - self._centre) > _LARGEST_SPREAD:
+            self._centre = potential
+            self._cached = list(self._build())
+        return self._cached
+
+    def _build(self) -> Iterator[Chunk]:
+        before = iter([kernel for kernel, _ in self._cached])
+        for start in range(0, len(self._rows), self._chunk_size):
+            similarity = self._rows.chunk(start, start + self._chunk_size)
+            centre = torch.from_numpy(self._centre).to(similarity)
+            # Memory that is already mapped is several times cheaper than new memory.
+            kernel = torch.add(centre, similarity, alpha=1 / self._epsilon, out=next(before, None))
+            largest = kernel.amax(dim=1)
+            kernel.sub_(largest[:, None]).clamp_(min=_SMALLEST_EXPONENT).exp_()
+            log_factor = largest.mul_(1 - self._shrinkage).sub_(self._shrinkage * self._log_n)
+            if self._row_counts is not None:
+                log_factor += self._row_counts[start : start + self._chunk_size].to(log_factor).log()
+            yield kernel, log_factor
+
+    def _add_chunk(
+        self,
+        sums: np.ndarray,
+        kernel: np.ndarray,
+        log_factor: np.ndarray,
+        scaling: np.ndarray,
+        with_diagonal: bool,
+    ) -> None:
+        """Adds a chunk's column sums, and its part of the diagonal, to `sums` (2, c).
+
+        NumPy rather than torch: its matrix-vector products are three times as fast on a CPU.
+        """
+        row_sums = kernel @ scaling.astype(kernel.dtype)
+        u = np.log(row_sums)
+        u *= -self._shrinkage
+        u += log_factor
+        np.exp(u, out=u)
+        sums[0] += u @ kernel
+        if with_diagonal:
+            if self._scratch.size < kernel.size:
+                self._scratch = np.empty(kernel.shape, kernel.dtype)
+            squared = np.multiply(kernel, kernel, out=self._scratch[: len(kernel)])
+            sums[1] += (u / row_sums) @ squared
+
+
+@cache
+def _numpy_threads() -> ThreadpoolController:
+    return ThreadpoolController().select(user_api="blas")
+
+
+def one_numpy_thread() -> AbstractContextManager[object]:
+    """Keeps NumPy's threads out of the way of torch's, which wait actively: on few cores they starve each other."""
+    limited: AbstractContextManager[object] = _numpy_threads().limit(limits=1)
+    return limited
+
+
+def _add_chunk_on_device(
+    sums: np.ndarray, kernel: Tensor, log_factor: Tensor, scaling: np.ndarray, f: float, with_diagonal: bool
+) -> None:
+    """The same on an accelerator; only c numbers travel."""
+    row_sums = torch.mv(kernel, torch.from_numpy(scaling).to(kernel))
+    u = (log_factor - f * row_sums.log()).exp_()
+    sums[0] += torch.mv(kernel.t(), u).cpu().numpy()
+    if with_diagonal:
+        sums[1] += torch.mv((kernel * kernel).t(), u / row_sums).cpu().numpy()

@@ -1,0 +1,318 @@
+"""The commands as they are typed, with what they print, write and refuse."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from pathlib import Path
+from unittest import mock
+
+import numpy as np
+import pytest
+import torch
+
+from uniot.cli import main
+from uniot.data.toy import ToyDomains, make_toy_domains
+from uniot.run_folder import only_one_writer, read_tensors
+
+SETTINGS = "steps = 60\nhidden_size = 64\nfeature_size = 32\ndetection_start = 20\nqueue_size = 400\n"
+
+
+@dataclass(frozen=True)
+class Answer:
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+def uniot(*arguments: object) -> Answer:
+    """Runs a command as the shell would, but in this process: importing torch anew takes seconds."""
+    out, err, code = io.StringIO(), io.StringIO(), 0
+    with (
+        mock.patch.object(sys, "argv", ["uniot", *map(str, arguments)]),
+        mock.patch.dict(os.environ, COLUMNS="100"),
+        redirect_stdout(out),
+        redirect_stderr(err),
+    ):
+        try:
+            main()
+        except SystemExit as stop:
+            code = int(stop.code or 0)
+    return Answer(code, out.getvalue(), err.getvalue())
+
+
+@pytest.fixture(scope="module")
+def toy() -> ToyDomains:
+    return make_toy_domains(seed=1)
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory, toy: ToyDomains) -> Path:
+    folder = tmp_path_factory.mktemp("files")
+    ids = [f"ünï cödé/{i}, photo.jpg" for i in range(len(toy.x_target))]
+    np.savez(folder / "source.npz", x=toy.x_source, y=toy.y_source)
+    np.savez(folder / "target.npz", x=toy.x_target, ids=ids)
+    np.savez(folder / "truth.npz", y=toy.oracle_y_target)
+    np.savez(folder / "new.npz", x=toy.x_target[:5])
+    (folder / "small.toml").write_text(SETTINGS)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def run(files: Path) -> Path:
+    done = adapt(files, files / "run")
+    assert done.returncode == 0, done.stderr
+    return files / "run"
+
+
+def adapt(files: Path, out: Path, *more: object) -> Answer:
+    small = ("--settings", files / "small.toml")
+    return uniot("adapt", files / "source.npz", files / "target.npz", "--out", out, *small, *more)
+
+
+def test_help_loads_nothing_heavy_and_names_every_command() -> None:
+    program = (
+        "import sys; sys.argv = ['uniot', '--help']\nfrom uniot.cli import main\ntry:\n    main()\n"
+        "finally:\n    print([m for m in ('torch', 'sklearn', 'scipy', 'pandas', 'numpy') if m in sys.modules])"
+    )
+    answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert all(name in answer.stdout for name in ("demo", "adapt", "predict", "evaluate"))
+    assert answer.stdout.strip().splitlines()[-1] == "[]"
+
+
+def test_help_answers_within_half_a_second() -> None:
+    # The quickest of several: other processes of the machine must not decide this.
+    times = []
+    for _ in range(6):
+        began = time.perf_counter()
+        subprocess.run([sys.executable, "-m", "uniot", "--help"], capture_output=True, check=True)
+        times.append(time.perf_counter() - began)
+    assert min(times) < 0.5
+
+
+@pytest.mark.parametrize("command", ["demo", "adapt", "predict", "evaluate"])
+def test_every_command_has_help_with_an_example(command: str) -> None:
+    answer = uniot(command, "--help")
+    assert f"uniot {command}" in answer.stdout
+    assert "Example" in answer.stdout
+
+
+def test_adapt_writes_the_run_folder(run: Path, toy: ToyDomains) -> None:
+    names = {path.name for path in run.iterdir()}
+    expected = {"settings.toml", "model.safetensors", "features.safetensors", "predictions.csv", "history.csv"}
+    assert names == expected
+    with (run / "predictions.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert list(rows[0]) == ["path", "label", "known", "confidence", "nearest_class", "group"]
+    assert len(rows) == len(toy.x_target)
+    assert rows[3]["path"] == "ünï cödé/3, photo.jpg"
+    for row in rows:
+        assert (row["label"] == "unknown") == (row["known"] == "false") == (row["group"] != "")
+        assert (float(row["confidence"]) >= 0.5 - 1e-6) == (row["known"] == "true")
+        if row["known"] == "true":
+            assert row["label"] == row["nearest_class"]
+    history = (run / "history.csv").read_text().splitlines()
+    assert history[0].startswith("step,learning_rate,loss,loss_source,loss_common,loss_private")
+    assert len(history) == 61
+
+
+def test_the_last_lines_of_adapt_say_what_came_out_and_what_is_next(files: Path, tmp_path: Path) -> None:
+    printed = adapt(files, tmp_path / "run").stdout
+    assert "known," in printed
+    assert "unknown in" in printed
+    assert "Next: uniot predict" in printed
+
+
+def test_settings_of_a_run_repeat_it(files: Path, run: Path, tmp_path: Path) -> None:
+    again = tmp_path / "again"
+    command = ("adapt", files / "source.npz", files / "target.npz", "--out", again)
+    assert uniot(*command, "--settings", run / "settings.toml").returncode == 0
+    assert (again / "predictions.csv").read_text() == (run / "predictions.csv").read_text()
+
+
+def test_the_same_command_again_finds_the_finished_run(files: Path, run: Path) -> None:
+    before = (run / "model.safetensors").stat().st_mtime_ns, (run / "predictions.csv").read_bytes()
+    again = adapt(files, run)
+    assert again.returncode == 0
+    assert "step 60/60" not in again.stderr
+    assert (run / "predictions.csv").read_bytes() == before[1]
+
+
+def test_another_run_in_the_folder_is_kept_unless_told_otherwise(files: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    adapt(files, out)
+    refused = adapt(files, out, "--seed", 5)
+    assert refused.returncode == 1
+    assert "holds a finished run of other data or other settings" in refused.stderr
+    assert adapt(files, out, "--seed", 5, "--overwrite").returncode == 0
+    assert "seed = 5" in (out / "settings.toml").read_text()
+
+
+def test_predict_prints_a_table_that_pipes(files: Path, run: Path) -> None:
+    answer = uniot("predict", run, files / "new.npz")
+    rows = list(csv.DictReader(answer.stdout.splitlines()))
+    with (run / "predictions.csv").open(encoding="utf-8", newline="") as file:
+        fitted = list(csv.DictReader(file))[:5]
+    assert [row["label"] for row in rows] == [row["label"] for row in fitted]
+    assert "known" in answer.stderr
+
+
+def test_predict_writes_a_file(files: Path, run: Path, tmp_path: Path) -> None:
+    answer = uniot("predict", run, files / "new.npz", "--out", tmp_path / "new.csv")
+    assert answer.returncode == 0
+    assert len((tmp_path / "new.csv").read_text().splitlines()) == 6
+
+
+@pytest.mark.parametrize("form", ["npz", "npy", "csv", "txt"])
+def test_evaluate_reads_the_truth_in_several_forms(
+    files: Path, run: Path, toy: ToyDomains, tmp_path: Path, form: str
+) -> None:
+    truth = tmp_path / f"truth.{form}"
+    if form == "npz":
+        np.savez(truth, y=toy.oracle_y_target)
+    elif form == "npy":
+        np.save(truth, toy.oracle_y_target)
+    elif form == "csv":
+        with truth.open("w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file)
+            writer.writerow(["path", "label"])
+            names = [f"ünï cödé/{i}, photo.jpg" for i in range(len(toy.x_target))]
+            writer.writerows(reversed(list(zip(names, toy.oracle_y_target, strict=True))))
+    else:
+        truth.write_text("\n".join(toy.oracle_y_target))
+    answer = uniot("evaluate", run, "--labels", truth)
+    assert answer.returncode == 0, answer.stderr
+    metrics = json.loads((run / "metrics.json").read_text())
+    assert metrics["h_score"] > 0.8
+    assert "h_score" in answer.stdout
+    (run / "metrics.json").unlink()
+
+
+def test_integer_classes_go_through_all_commands(toy: ToyDomains, files: Path, tmp_path: Path) -> None:
+    every = np.unique(np.concatenate([toy.y_source, toy.oracle_y_target]))
+    np.savez(tmp_path / "source.npz", x=toy.x_source, y=np.searchsorted(every, toy.y_source))
+    (tmp_path / "truth.txt").write_text("\n".join(map(str, np.searchsorted(every, toy.oracle_y_target))))
+    command = ("adapt", tmp_path / "source.npz", files / "target.npz", "--out", tmp_path / "run")
+    assert uniot(*command, "--settings", files / "small.toml").returncode == 0
+    assert ",-1,false," in (tmp_path / "run" / "predictions.csv").read_text()
+    assert uniot("evaluate", tmp_path / "run", "--labels", tmp_path / "truth.txt").returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda p: None, "does not exist"),
+        (lambda p: p.write_bytes(b"not a zip"), "is not an .npz file"),
+        (lambda p: np.savez(p, features=np.ones((3, 2)), z=1), "holds no labels"),
+        (lambda p: np.savez(p, z=np.ones(3)), "holds z and no array called x"),
+        (lambda p: np.savez(p, x=np.array([{}, 1], dtype=object)), "object array.*never"),
+        (lambda p: np.savez(p, x=np.ones((3, 2)), y=[1, 2, 3], ids=["a"]), "1 ids for 3 rows"),
+        (lambda p: p.mkdir(), "is a folder"),
+    ],
+)
+def test_a_wrong_source_file_is_refused_in_a_sentence(make, words: str, files: Path, tmp_path: Path) -> None:
+    make(tmp_path / "source.npz")
+    answer = uniot("adapt", tmp_path / "source.npz", files / "target.npz", "--out", tmp_path / "run")
+    assert answer.returncode == 1
+    assert answer.stderr.startswith("Error: ")
+    assert "Traceback" not in answer.stderr
+    assert re.search(words, answer.stderr.replace("\n", " "))
+
+
+def test_a_cut_off_file_is_refused(files: Path, tmp_path: Path) -> None:
+    whole = (files / "source.npz").read_bytes()
+    (tmp_path / "source.npz").write_bytes(whole[: len(whole) // 2])
+    answer = uniot("adapt", tmp_path / "source.npz", files / "target.npz", "--out", tmp_path / "run")
+    assert answer.returncode == 1
+    assert "cannot be read as a NumPy file" in answer.stderr
+
+
+def test_wrong_settings_are_named(files: Path, tmp_path: Path) -> None:
+    (tmp_path / "wrong.toml").write_text("stepz = 3\n")
+    command = ("adapt", files / "source.npz", files / "target.npz", "--out", tmp_path / "run")
+    answer = uniot(*command, "--settings", tmp_path / "wrong.toml")
+    assert answer.returncode == 1
+    assert "there is no setting called 'stepz'" in answer.stderr
+
+
+@pytest.mark.parametrize(
+    ("harm", "words"),
+    [
+        (lambda run: (run / "model.safetensors").unlink(), "does not exist"),
+        (lambda run: (run / "model.safetensors").write_bytes(b"\0" * 100), "cannot be read"),
+        (lambda run: _flip_a_byte(run / "model.safetensors"), "does not match its own checksum"),
+        (lambda run: (run / "features.safetensors").unlink(), "does not exist"),
+    ],
+)
+def test_a_damaged_run_folder_is_refused(harm, words: str, run: Path, files: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    for path in run.iterdir():
+        (copy / path.name).write_bytes(path.read_bytes())
+    harm(copy)
+    answer = uniot("predict", copy, files / "new.npz")
+    assert answer.returncode == 1
+    assert words in answer.stderr.replace("\n", " ")
+
+
+def _flip_a_byte(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[-1000] ^= 1
+    path.write_bytes(bytes(content))
+
+
+def test_an_unfinished_run_is_named(files: Path, tmp_path: Path) -> None:
+    (tmp_path / "run" / "checkpoints").mkdir(parents=True)
+    answer = uniot("predict", tmp_path / "run", files / "new.npz")
+    assert "has not finished" in answer.stderr
+
+
+def test_an_output_folder_that_cannot_be_made_is_named(files: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    answer = adapt(files, tmp_path / "file" / "run")
+    assert answer.returncode == 1
+    assert "cannot be written" in answer.stderr
+
+
+def test_a_second_process_is_kept_out(files: Path, tmp_path: Path) -> None:
+    with only_one_writer(tmp_path / "run"):
+        answer = adapt(files, tmp_path / "run")
+    assert answer.returncode == 1
+    assert "another uniot process is writing" in answer.stderr
+
+
+@pytest.mark.slow
+def test_ctrl_c_saves_and_the_same_command_ends_like_an_undisturbed_run(files: Path, tmp_path: Path) -> None:
+    (tmp_path / "longer.toml").write_text(SETTINGS.replace("steps = 60", "steps = 300"))
+
+    def command(out: Path) -> list[str]:
+        names = ["adapt", files / "source.npz", files / "target.npz", "--out", out]
+        return [sys.executable, "-m", "uniot", *map(str, [*names, "--settings", tmp_path / "longer.toml"])]
+
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    subprocess.run(command(tmp_path / "whole"), check=True, capture_output=True, env=environment)
+    process = subprocess.Popen(command(tmp_path / "cut"), stderr=subprocess.PIPE, text=True, env=environment)
+    assert process.stderr is not None
+    process.stderr.readline()
+    process.send_signal(signal.SIGINT)
+    remaining = process.communicate(timeout=60)[1]
+    assert process.returncode == 130
+    assert "run the same command again to go on" in remaining
+    unfinished = uniot("predict", tmp_path / "cut", files / "new.npz")
+    assert "has not finished" in unfinished.stderr
+    subprocess.run(command(tmp_path / "cut"), check=True, capture_output=True, env=environment)
+    for name in ("predictions.csv", "history.csv"):
+        assert (tmp_path / "cut" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+    cut, whole = (read_tensors(tmp_path / name / "model.safetensors") for name in ("cut", "whole"))
+    assert cut[1] == whole[1]
+    for name, tensor in whole[0].items():
+        torch.testing.assert_close(cut[0][name], tensor, rtol=0, atol=0, equal_nan=True)

@@ -1,0 +1,27 @@
+"""Every example runs, stays short, and prints what its reader is promised."""
+
+from __future__ import annotations
+
+import runpy
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+PROMISES = {
+    "first_steps.py": ["H-score: 9", "groups among the unknown: ", "three new samples: ['common-0'"],
+    "transport_alone.py": ["converged: True", "known among the near: 200 of 200", "class 0, known: True"],
+}
+
+
+def test_every_example_is_tried() -> None:
+    assert {path.name for path in EXAMPLES.glob("*.py")} == set(PROMISES)
+
+
+@pytest.mark.parametrize("name", sorted(PROMISES))
+def test_example_prints_what_it_promises(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert len((EXAMPLES / name).read_text().splitlines()) < 80
+    runpy.run_path(str(EXAMPLES / name), run_name="__main__")
+    printed = capsys.readouterr().out
+    for promise in PROMISES[name]:
+        assert promise in printed

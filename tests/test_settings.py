@@ -1,0 +1,179 @@
+from __future__ import annotations
+
+import math
+import sys
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from uniot.errors import SettingsError
+from uniot.settings import Settings
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+
+def read(text: str, tmp_path, **options) -> Settings:
+    path = tmp_path / "settings.toml"
+    path.write_text(text, encoding="utf-8")
+    return Settings.from_toml(path, **options)
+
+
+# --- defaults ---------------------------------------------------------------------------------------------
+
+
+def test_defaults_are_those_of_the_paper():
+    paper = Settings()
+    assert (paper.temperature, paper.adaptation_weight, paper.similarity_threshold) == (0.1, 0.1, 0.7)
+    assert (paper.epsilon, paper.marginal_penalty, paper.class_mass_momentum) == (0.01, 0.5, 0.7)
+    assert (paper.balanced_epsilon, paper.balanced_iterations, paper.detection_start) == (0.05, 3, 100)
+    assert (paper.learning_rate, paper.backbone_learning_rate) == (0.01, 0.001)
+    assert (paper.momentum, paper.weight_decay, paper.batch_size) == (0.9, 5e-4, 36)
+    assert (paper.hidden_size, paper.feature_size) == (2048, 256)
+
+
+def test_every_setting_says_what_it_is():
+    for name, field in Settings.model_fields.items():
+        assert field.description, name
+        assert field.description.endswith("."), name
+
+
+@pytest.mark.parametrize(
+    ("n_target", "batch_size", "n_clusters", "queue_size", "steps"),
+    [
+        (1, 1, 2, 2000, 500),
+        (20, 20, 5, 2000, 500),
+        (332, 36, 50, 1980, 500),
+        (795, 36, 50, 1980, 500),
+        (3000, 36, 50, 1980, 1666),
+        (4000, 36, 150, 1980, 2222),
+        (50_000, 36, 500, 9972, 10_000),
+        (1_000_000, 36, 1000, 9972, 10_000),
+    ],
+)
+def test_size_of_the_target_decides_what_was_left_open(n_target, batch_size, n_clusters, queue_size, steps):
+    resolved = Settings().resolved(n_target)
+    found = (resolved.batch_size, resolved.n_clusters, resolved.queue_size, resolved.steps)
+    assert found == (batch_size, n_clusters, queue_size, steps)
+
+
+@given(n_target=st.integers(1, 10_000_000), batch_size=st.integers(1, 3000))
+def test_queue_holds_whole_batches_and_a_batch_is_never_larger_than_the_target(n_target, batch_size):
+    resolved = Settings(batch_size=batch_size).resolved(n_target)
+    assert resolved.batch_size == min(batch_size, n_target)
+    assert resolved.queue_size % resolved.batch_size == 0
+    assert resolved.queue_size >= resolved.batch_size
+    assert 2 <= resolved.n_clusters <= 1000
+    assert 500 <= resolved.steps <= 10_000
+
+
+def test_what_was_given_is_not_decided_anew():
+    given_ones = Settings(n_clusters=7, queue_size=72, steps=3)
+    resolved = given_ones.resolved(1_000_000)
+    assert (resolved.n_clusters, resolved.queue_size, resolved.steps) == (7, 72, 3)
+
+
+def test_resolving_twice_changes_nothing():
+    once = Settings().resolved(795)
+    assert once.resolved(795) == once
+
+
+# --- TOML -------------------------------------------------------------------------------------------------
+
+
+def test_settings_come_back_from_toml_as_they_went(tmp_path):
+    for written in (Settings(), Settings().resolved(795), Settings(epsilon=1.5e-3, seed=2**63 - 1, steps=77)):
+        assert read(written.to_toml(), tmp_path) == written
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    epsilon=st.floats(1e-3, 10),
+    learning_rate=st.floats(0, 100, exclude_min=True),
+    threshold=st.floats(-1, 1),
+    seed=st.integers(0, 2**63 - 1),
+    steps=st.none() | st.integers(1, 10_000_000),
+)
+def test_numbers_come_back_to_the_last_bit(tmp_path_factory, epsilon, learning_rate, threshold, seed, steps):
+    written = Settings(
+        epsilon=epsilon, learning_rate=learning_rate, similarity_threshold=threshold, seed=seed, steps=steps
+    )
+    assert read(written.to_toml(), tmp_path_factory.mktemp("settings")) == written
+
+
+@given(text=st.text(st.characters(codec="utf-8")))
+def test_any_text_in_a_table_comes_back_from_toml(text):
+    written = Settings().to_toml(data={"source": text, "flag": True, "sizes": [1, 2], "names": [text]})
+    assert tomllib.loads(written)["data"] == {"source": text, "flag": True, "sizes": [1, 2], "names": [text]}
+
+
+def test_unicode_paths_and_quotes_come_back_from_the_file(tmp_path):
+    data = {"source": 'Übung "ä" \\ λ/数据/🦉\ttab\x7f'}
+    path = tmp_path / "settings.toml"
+    path.write_text(Settings().to_toml(data=data), encoding="utf-8")
+    assert tomllib.loads(path.read_text(encoding="utf-8"))["data"] == data
+    assert Settings.from_toml(path, ignore=("data",)) == Settings()
+
+
+def test_toml_explains_every_setting():
+    text = Settings().to_toml()
+    for name, field in Settings.model_fields.items():
+        assert f"# {field.description}\n" in text
+        assert f"{name} =" in text
+
+
+# --- what is refused --------------------------------------------------------------------------------------
+
+
+def test_unknown_key_is_refused_with_the_list_of_known_ones(tmp_path):
+    with pytest.raises(SettingsError, match="no setting called 'epsilom'; known ones are n_clusters, .*epsilon"):
+        read("epsilom = 0.1\n", tmp_path)
+    with pytest.raises(SettingsError, match="no setting called 'data'"):
+        read("[data]\nsource = 'x'\n", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("epsilon", 1e-4, "greater than or equal to 0.001"),
+        ("marginal_penalty", 0.01, "greater than or equal to 0.05"),
+        ("steps", 0, "greater than or equal to 1"),
+        ("momentum", 1.0, "less than 1"),
+        ("seed", -1, "greater than or equal to 0"),
+        ("similarity_threshold", 1.1, "less than or equal to 1"),
+        ("learning_rate", 0.0, "greater than 0"),
+        ("batch_size", 3.5, "integer"),
+        ("batch_size", "many", "integer"),
+        ("backbone", "resnet", "match"),
+        ("temperature", math.nan, "less than or equal to 100"),
+        ("temperature", math.inf, "less than or equal to 100"),
+    ],
+)
+def test_value_outside_its_range_is_named_with_the_setting_and_its_sentence(name, value, words):
+    with pytest.raises(SettingsError) as caught:
+        Settings.checked(**{name: value})
+    message = str(caught.value)
+    assert f"setting {name} is {value!r}: " in message
+    assert words in message
+    assert Settings.model_fields[name].description in message
+
+
+def test_two_mistakes_are_both_named():
+    with pytest.raises(SettingsError, match=r"setting steps is -3.*setting epsilon is 0"):
+        Settings.checked(epsilon=0, steps=-3)
+
+
+def test_text_that_is_not_toml_is_named_with_its_file(tmp_path):
+    with pytest.raises(SettingsError, match=r"settings\.toml is not valid TOML .* Correct it or remove it"):
+        read("epsilon = = 3\n", tmp_path)
+    (tmp_path / "settings.toml").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(SettingsError, match=r"settings\.toml is not valid TOML"):
+        Settings.from_toml(tmp_path / "settings.toml")
+
+
+def test_settings_do_not_change_under_a_run():
+    with pytest.raises(ValueError, match="frozen"):
+        Settings().epsilon = 0.5
