@@ -72,6 +72,7 @@ def main(folder: Path, pause: float) -> None:
         sys.stdout.flush()
         time.sleep(pause)
 
+    torch.set_num_threads(1)
     try:
         run(folder, told, steps=120, checkpoint_every=1)
     except RunInterrupted as error:

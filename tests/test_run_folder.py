@@ -34,6 +34,17 @@ def others_than(path: Path) -> list[str]:
     return [other.name for other in path.parent.iterdir() if other != path]
 
 
+def write_half(path: Path, then: type[BaseException]) -> None:
+    with replacing(path) as partial:
+        partial.write_text("half of the ne")
+        raise then
+
+
+def enter_and_leave(folder: Path) -> None:
+    with only_one_writer(folder):
+        pass
+
+
 # --- whole or not at all ----------------------------------------------------------------------------------
 
 
@@ -57,18 +68,16 @@ def test_parts_of_a_larger_tensor_and_gradients_can_be_written(tmp_path):
 def test_failure_while_writing_leaves_the_old_file_and_nothing_half_done(tmp_path):
     path = tmp_path / "predictions.csv"
     write_text(path, "old\n")
-    with pytest.raises(ZeroDivisionError), replacing(path) as partial:
-        partial.write_text("half of the ne")
-        raise ZeroDivisionError
+    with pytest.raises(ZeroDivisionError):
+        write_half(path, ZeroDivisionError)
     assert path.read_text() == "old\n"
     assert others_than(path) == []
 
 
 def test_failure_before_the_first_file_leaves_nothing(tmp_path):
     path = tmp_path / "new" / "predictions.csv"
-    with pytest.raises(KeyboardInterrupt), replacing(path) as partial:
-        partial.write_text("half")
-        raise KeyboardInterrupt
+    with pytest.raises(KeyboardInterrupt):
+        write_half(path, KeyboardInterrupt)
     assert list(path.parent.iterdir()) == []
 
 
@@ -109,25 +118,22 @@ def test_error_of_a_full_disk_is_told_with_its_cause(tmp_path):
 
 def test_second_writer_is_kept_out_until_the_first_is_done(tmp_path):
     folder = tmp_path / "run"
-    with only_one_writer(folder):
-        with pytest.raises(RunFolderError, match="another uniot process is writing to .*run. Wait for it"):
-            with only_one_writer(folder):
-                pass
-    with only_one_writer(folder):
-        pass
+    words = "another uniot process is writing to .*run. Wait for it"
+    with only_one_writer(folder), pytest.raises(RunFolderError, match=words):
+        enter_and_leave(folder)
+    enter_and_leave(folder)
 
 
 def test_writer_that_failed_does_not_keep_others_out(tmp_path):
     with pytest.raises(ZeroDivisionError), only_one_writer(tmp_path):
         raise ZeroDivisionError
-    with only_one_writer(tmp_path):
-        pass
+    enter_and_leave(tmp_path)
 
 
 def test_folder_that_cannot_be_made_cannot_be_written_by_anybody(tmp_path):
     (tmp_path / "file").write_text("not a folder")
-    with pytest.raises(RunFolderError, match="cannot be written"), only_one_writer(tmp_path / "file" / "run"):
-        pass
+    with pytest.raises(RunFolderError, match="cannot be written"):
+        enter_and_leave(tmp_path / "file" / "run")
 
 
 # --- damage is noticed ------------------------------------------------------------------------------------
@@ -197,7 +203,9 @@ def test_file_of_another_program_is_not_read(tmp_path):
 
 def test_nothing_in_the_package_reads_or_writes_a_pickle():
     source = Path(uniot.__file__).parent
-    forbidden = re.compile(r"\b(import|from) (pickle|joblib|dill|cloudpickle|shelve)\b|torch\.(load|save)\(|allow_pickle=True")
+    forbidden = re.compile(
+        r"\b(import|from) (pickle|joblib|dill|cloudpickle|shelve)\b|torch\.(load|save)\(|allow_pickle=True"
+    )
     for file in source.rglob("*.py"):
         assert not forbidden.search(file.read_text(encoding="utf-8")), file
 

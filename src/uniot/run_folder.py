@@ -112,12 +112,19 @@ def only_one_writer(folder: Path) -> Iterator[None]:
     with lock:
         try:
             lock_file(lock.fileno())
+            # The lock counts only if the file is still there: a process that ends removes it.
+            if os.fstat(lock.fileno()).st_ino != (folder / ".lock").stat().st_ino:
+                raise OSError("the lock was replaced")
         except OSError:
             raise RunFolderError(
                 f"another uniot process is writing to {folder}. Wait for it, or give another folder."
             ) from None
-        yield
-        (folder / ".lock").unlink(missing_ok=True)
+        try:
+            for left_by_a_killed_process in folder.rglob(".*.partial"):
+                left_by_a_killed_process.unlink(missing_ok=True)
+            yield
+        finally:
+            (folder / ".lock").unlink(missing_ok=True)
 
 
 def _checksum(tensors: Mapping[str, Tensor], described: str) -> str:

@@ -112,6 +112,10 @@ class Settings(BaseModel):
         """Settings from a TOML file; tables named in `ignore` are left aside."""
         try:
             values = tomllib.loads(path.read_text(encoding="utf-8"))
+        except OSError as error:
+            raise SettingsError(
+                f"{path} cannot be read ({error.strerror}). Give a settings.toml, such as that of another run."
+            ) from None
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise SettingsError(f"{path} is not valid TOML ({error}). Correct it or remove it.") from None
         return cls.checked(**{key: value for key, value in values.items() if key not in ignore})

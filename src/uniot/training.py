@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from uniot.data.batches import PairedBatches
 from uniot.data.samples import Samples
-from uniot.errors import NumericalError, RunFolderError, RunInterrupted
+from uniot.errors import DataError, NumericalError, RunFolderError, RunInterrupted
 from uniot.methods.method import Batch, Losses, Method, parameter_groups
 from uniot.run_folder import read_tensors, write_tensors
 from uniot.settings import Settings
@@ -112,9 +112,11 @@ def train(
             if on_step is not None:
                 on_step(step + 1, row)
             done = step + 1
-            if checkpoint and (interrupted() or done % settings.checkpoint_every == 0 or done == settings.steps):
+            # Asked once: an interrupt that comes after this line is for the next step.
+            stop = interrupted()
+            if checkpoint and (stop or done % settings.checkpoint_every == 0 or done == settings.steps):
                 checkpoint.save(done, module, optimiser, history)
-            if interrupted():
+            if stop:
                 raise RunInterrupted(
                     f"stopped at step {done} of {settings.steps}. Everything up to here is saved in {folder}; "
                     "run the same command again to go on."
@@ -146,16 +148,22 @@ def _step(
 ) -> dict[str, float]:
     source_ids, target_ids = batches.source(step), batches.target(step)
     generator = batches.generator(step)
-    losses = method.step(
-        Batch(
-            source=source.batch(source_ids, generator),
-            source_labels=source_classes[source_ids],
-            target=target.batch(target_ids, generator),
-            target_ids=target_ids,
-            step=step,
-            generator=generator,
-        )
+    batch = Batch(
+        source=source.batch(source_ids, generator),
+        source_labels=source_classes[source_ids],
+        target=target.batch(target_ids, generator),
+        target_ids=target_ids,
+        step=step,
+        generator=generator,
     )
+    try:
+        losses = method.step(batch)
+    except DataError as error:
+        # The samples were checked before the run: it is the weights that have left the range of numbers.
+        raise NumericalError(
+            f"at step {step + 1} the features are no longer numbers ({error}) "
+            "Lower learning_rate, or check the embeddings for extreme values."
+        ) from error
     if not math.isfinite(float(losses.total.detach())):
         wrong = [name for name, part in losses.parts.items() if not math.isfinite(float(part.detach()))]
         raise NumericalError(

@@ -57,7 +57,7 @@ def test_only_confident_rows_are_repeated():
 
 
 def test_a_row_that_stands_often_is_repeated_more_often():
-    counts = torch.tensor([30.0, 10.0] + [1000.0])
+    counts = torch.tensor([30.0, 10.0, 1000.0])
     filled = fill(
         torch.tensor([[0.9, 0.0], [0.0, 0.9], [0.1, 0.1]]), lambda s, c: torch.tensor([True, True, False]), counts
     )

@@ -271,7 +271,7 @@ cosines = st.integers(1, 12).flatmap(
 )
 def test_any_cosines_give_a_finite_plan_that_sums_to_one(similarity, log10_epsilon, marginal_penalty, zeros):
     similarity = torch.from_numpy(similarity)
-    n, c = similarity.shape
+    c = similarity.shape[1]
     beta = torch.full((c,), 1 / c)
     beta[: min(zeros, c - 1)] = 0
     with warnings.catch_warnings(record=True) as caught:
@@ -287,7 +287,7 @@ def test_any_cosines_give_a_finite_plan_that_sums_to_one(similarity, log10_epsil
     assert plan.total_mass > 0
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40, deadline=None, derandomize=True)
 @given(similarity=cosines, log10_epsilon=st.floats(-2, 0))
 def test_any_float32_cosines_give_the_plan_of_plain_sinkhorn(log_sinkhorn, similarity, log10_epsilon):
     similarity = torch.from_numpy(similarity)

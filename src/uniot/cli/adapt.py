@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from uniot.cli.screen import console, show_prediction, training_progress, verdict
-from uniot.errors import DataError, SettingsError
+from uniot.errors import DataError
 
 if TYPE_CHECKING:
     from uniot.estimator import UniOT
@@ -65,8 +65,6 @@ def _estimator(settings_file: Path | None, **given: int | None) -> UniOT:
 
     values: dict[str, Any] = {}
     if settings_file is not None:
-        if not settings_file.is_file():
-            raise SettingsError(f"{settings_file} does not exist. Give a settings.toml, such as that of another run.")
         values = Settings.from_toml(settings_file, ignore=("inputs",)).model_dump()
     values |= {name: value for name, value in given.items() if value is not None}
     return UniOT(random_state=values.pop("seed", 0), **values)

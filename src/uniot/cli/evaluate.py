@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, cast
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -64,7 +64,7 @@ def score_run(model: AdaptedModel, truth: object, run: Path, average: Average = 
         model.labels(answers),
         source_classes=model.classes,
         unknown=model.unknown,
-        average=cast('Literal["class", "instance"]', average.value),
+        average=average.value,
         confidence=answers.confidence,
         nearest=model.classes[answers.nearest],
         features=model.target_features,

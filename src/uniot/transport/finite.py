@@ -24,6 +24,6 @@ def check_finite(values: Tensor, name: str, first: int = 0, stride: int = 1) -> 
     if len(wrong):
         row, column = (int(i) for i in wrong[0])
         raise DataError(
-            f"{name} holds {float(values[row, column])} in row {first + stride * row}, column {column}, one of {len(wrong)} such "
-            "values. Remove or repair them first."
+            f"{name} holds {float(values[row, column])} in row {first + stride * row}, column {column}, "
+            f"one of {len(wrong)} such values. Remove or repair them first."
         )

@@ -27,7 +27,7 @@ _SMALLEST_EXPONENT = -86.0
 # Scalings further apart than e^35 could leave float32 when squared: the kernel is then built around the new ones.
 _LARGEST_SPREAD = 35.0
 _CHUNK_ENTRIES = 1 << 19
-_CACHED_ENTRIES = 1 << 26
+_CACHED_ENTRIES = 40_000_000
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,8 @@ from torch import Tensor
 from uniot.errors import DataError
 from uniot.transport.finite import check_finite
 
+_ROWS_AT_ONCE = 1 << 14
+
 
 class Rows(Protocol):
     """Similarities of n samples to c classes, readable in any slice of rows."""
@@ -78,11 +80,15 @@ class FeatureRows:
         return self._products(self._read(start, stop), first=start)
 
     def every(self, stride: int) -> Tensor:
-        picked = self._features[::stride]
-        if isinstance(picked, np.ndarray):
-            picked = torch.from_numpy(np.array(picked))
+        if isinstance(self._features, Tensor):
+            return self._products(self._features[::stride], stride=stride)
+        # A stride over a memory map touches nearly every page of it: read in blocks, and give each back.
+        block = stride * max(1, _ROWS_AT_ONCE // stride)
+        parts = []
+        for start in range(0, len(self), block):
+            parts.append(np.array(self._features[start : start + block : stride]))
             _give_pages_back(self._features)
-        return self._products(picked, stride=stride)
+        return self._products(torch.from_numpy(np.concatenate(parts)), stride=stride)
 
     def _read(self, start: int, stop: int) -> Tensor:
         part = self._features[start:stop]
