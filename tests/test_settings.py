@@ -44,12 +44,12 @@ def test_every_setting_says_what_it_is():
 @pytest.mark.parametrize(
     ("n_target", "batch_size", "n_clusters", "queue_size", "steps"),
     [
-        (1, 1, 2, 2000, 500),
-        (20, 20, 5, 2000, 500),
-        (332, 36, 50, 1980, 500),
-        (795, 36, 50, 1980, 500),
-        (3000, 36, 50, 1980, 1666),
-        (4000, 36, 150, 1980, 2222),
+        (1, 1, 2, 2000, 1000),
+        (20, 20, 5, 2000, 1000),
+        (332, 36, 50, 1980, 1000),
+        (795, 36, 50, 1980, 1000),
+        (3000, 36, 50, 1980, 1000),
+        (4000, 36, 150, 1980, 1111),
         (50_000, 36, 500, 9972, 10_000),
         (1_000_000, 36, 1000, 9972, 10_000),
     ],
@@ -67,7 +67,7 @@ def test_queue_holds_whole_batches_and_a_batch_is_never_larger_than_the_target(n
     assert resolved.queue_size % resolved.batch_size == 0
     assert resolved.queue_size >= resolved.batch_size
     assert 2 <= resolved.n_clusters <= 1000
-    assert 500 <= resolved.steps <= 10_000
+    assert 1000 <= resolved.steps <= 10_000
 
 
 def test_what_was_given_is_not_decided_anew():

@@ -82,14 +82,15 @@ class Settings(BaseModel):
 
         The number of clusters follows the paper: 50 up to 3 k samples (Office), 150 for 4 k (Office-Home), 500
         for tens of thousands (VisDA), 1000 beyond; never more than a quarter of the samples. So does the queue:
-        2000, and 10 000 for large targets. The steps are about twenty rounds through the target.
+        2000, and 10 000 for large targets. The steps are ten rounds through the target, at least 1000 and at most
+        10 000 (the paper, which fine-tunes a network, takes 10 000).
         """
         batch = min(self.batch_size, n_target)
         clusters = next((k for limit, k in _CLUSTERS if n_target <= limit), 1000)
         values: dict[str, Any] = {
             "n_clusters": self.n_clusters or min(clusters, max(2, n_target // 4)),
             "queue_size": self.queue_size or (2000 if n_target <= _LARGE_TARGET else 10_000),
-            "steps": self.steps or min(10_000, max(500, 20 * n_target // batch)),
+            "steps": self.steps or min(10_000, max(1000, 10 * n_target // batch)),
             "batch_size": batch,
         }
         # Whole batches, so that one push never overwrites a part of itself.
