@@ -149,10 +149,16 @@ def test_processes_that_share_the_rows_find_the_one_solution(cuts, make_problem,
     assert same(together[0], unbalanced_potential(similarity, beta, tolerance=1e-10))
 
 
-def test_only_two_numbers_per_class_travel_in_a_pass(make_problem):
+def test_the_jacobian_of_few_classes_travels_with_the_sums(make_problem):
     similarity = make_problem(200, 6).similarity
     answers = solve_together([(part, None) for part in similarity.tensor_split(2)])
-    assert solve_together.sizes == [1] + [12] * answers[0].passes
+    assert solve_together.sizes == [1] + [6 * 7] * answers[0].passes
+
+
+def test_of_many_classes_at_most_two_numbers_each_travel_in_a_pass(make_problem):
+    similarity = make_problem(300, 70).similarity
+    answers = solve_together([(part, None) for part in similarity.tensor_split(2)])
+    assert solve_together.sizes[1:] == [140] * 3 + [70] * (answers[0].passes - 3)
 
 
 def test_counts_are_added_up_over_processes(make_problem):

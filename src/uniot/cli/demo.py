@@ -11,6 +11,8 @@ import typer
 
 from uniot.cli.screen import console, show_prediction, show_scores, training_progress, verdict
 
+_SCORES = ("h_score", "common_accuracy", "unknown_recall", "h3_score_honest", "h3_score_oracle", "auroc")
+
 
 def demo(
     out: Annotated[Path, typer.Option(help="The run folder.")] = Path("runs/demo"),
@@ -44,7 +46,7 @@ def demo(
         finish_run(model, out, [f"mnist/{row:04d}" for row in range(len(digits.target_images))], {"demo": "digits"})
     took = time.monotonic() - began
     show_prediction(model.model_, model.model_.target)
-    show_scores(score_run(model.model_, digits.oracle_target_labels, out))
+    show_scores(score_run(model.model_, digits.oracle_target_labels, out), _SCORES)
     common = _names(np.intersect1d(digits.source_labels, digits.oracle_target_labels))
     private = _names(np.setdiff1d(digits.oracle_target_labels, digits.source_labels))
     screen.print(f"The truth, which only the scores have seen: {common} are common, {private} are new in the target.")

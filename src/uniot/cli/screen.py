@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -64,7 +64,7 @@ def show_prediction(model: AdaptedModel, prediction: Prediction) -> None:
         table.add_row(f"… and {len(found) - _MOST_LINES} more", "")
     groups = Counter(int(group) for group in prediction.group if group >= 0)
     for group, count in groups.most_common(_MOST_LINES):
-        table.add_row(f"{model.unknown}, group {group}", str(count))
+        table.add_row(f"unknown, group {group}", str(count))
     if len(groups) > _MOST_LINES:
         table.add_row(f"… and {len(groups) - _MOST_LINES} more groups", "")
     console().print(table)
@@ -77,8 +77,8 @@ def verdict(prediction: Prediction) -> str:
     return f"{n_known} known, {len(prediction) - n_known} unknown{groups}."
 
 
-def show_scores(evaluation: Evaluation) -> None:
-    """The scores with what each means."""
+def show_scores(evaluation: Evaluation, only: Sequence[str] = ()) -> None:
+    """The scores with what each means; all of them, or those named."""
     from uniot.evaluation import SCORE_MEANINGS
 
     table = Table(title="Scores", title_justify="left", box=None, pad_edge=False)
@@ -86,7 +86,7 @@ def show_scores(evaluation: Evaluation) -> None:
     table.add_column("value", justify="right", no_wrap=True)
     table.add_column("meaning", overflow="fold")
     for name, value in evaluation.to_dict().items():
-        if name in SCORE_MEANINGS and isinstance(value, (int, float)) and not isinstance(value, bool):
+        if name in (only or SCORE_MEANINGS) and isinstance(value, (int, float)):
             shown = str(value) if isinstance(value, int) else f"{100 * value:.1f}"
             table.add_row(name, shown, SCORE_MEANINGS[name])
     console().print(table)

@@ -17,7 +17,6 @@ from uniot.methods.method import Batch, Losses
 from uniot.networks import FeatureQueue, ProjectionHead, Prototypes, nearest_neighbours
 from uniot.settings import Settings
 from uniot.transport import UnbalancedPotential, balanced_plan, filled_potential
-from uniot.transport.filling import draw_rows
 
 
 class UniOTMethod(nn.Module):
@@ -86,7 +85,8 @@ class UniOTMethod(nn.Module):
         rows = torch.cat([cosines.detach(), self.classes(self.queue.features).detach()])
         in_batch = rows.new_ones(len(target))
         # A sample of the queue, with replacement and as long as it, is a count on each of its rows.
-        from_queue = draw_rows(rows.new_ones(len(self.queue)), len(self.queue), batch.generator)
+        drawn = torch.randint(len(self.queue), (len(self.queue),), generator=batch.generator)
+        from_queue = torch.bincount(drawn, minlength=len(self.queue)).to(rows)
         potential = self.transport(rows, torch.cat([in_batch, from_queue]), batch.generator)
         assignment = potential.assign(cosines.detach())
         is_common = assignment.known & potential.common_classes().to(target.device)[assignment.nearest]

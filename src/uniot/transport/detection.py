@@ -9,6 +9,9 @@ from uniot.transport.filling import adaptive_filling
 from uniot.transport.plan import UnbalancedPotential
 from uniot.transport.unbalanced import unbalanced_potential
 
+# The unfilled problem only says which rows may be repeated.
+_POOL_TOLERANCE = 1e-4
+
 
 def filled_potential(
     similarity: Tensor,
@@ -34,29 +37,26 @@ def filled_potential(
         marginal_penalty: κ.
         similarity_threshold: γ, the rough border between positive and negative rows.
         tolerance: accuracy of the potentials.
-        start: class potential of a similar problem, (c,).
+        start: class potential of a similar filled problem, (c,).
         generator: draws the filling.
 
     Paper: Eq. (4) with adaptive filling.
     """
 
-    def solve(rows: Tensor, row_counts: Tensor, begin: Tensor | None) -> UnbalancedPotential:
-        return unbalanced_potential(
-            rows, class_mass, epsilon, marginal_penalty, tolerance, row_counts=row_counts, start=begin
-        )
+    def solve(rows: Tensor, row_counts: Tensor, begin: Tensor | None, to: float) -> UnbalancedPotential:
+        return unbalanced_potential(rows, class_mass, epsilon, marginal_penalty, to, row_counts=row_counts, start=begin)
 
     unfilled: list[UnbalancedPotential] = []
 
     def confident(rows: Tensor, row_counts: Tensor) -> Tensor:
-        unfilled.append(solve(rows, row_counts, start))
+        unfilled.append(solve(rows, row_counts, start, max(tolerance, _POOL_TOLERANCE)))
         return common_rows(unfilled[0], rows)
 
     if counts is None:
         counts = similarity.new_ones(len(similarity))
     filled = adaptive_filling(similarity, counts, prototypes, confident, similarity_threshold, generator)
-    if unfilled and not filled.n_filled:
-        return unfilled[0]
-    return solve(filled.similarity, filled.counts, unfilled[0].class_potential if unfilled else start)
+    is_unfilled = bool(unfilled) and (start is None or not filled.n_filled)
+    return solve(filled.similarity, filled.counts, unfilled[0].class_potential if is_unfilled else start, tolerance)
 
 
 def common_rows(potential: UnbalancedPotential, similarity: Tensor) -> Tensor:

@@ -1,4 +1,8 @@
-"""Diagonal Newton with Anderson mixing for the class potential, guarded by the convex objective."""
+"""Newton's method for the class potential, guarded by the convex objective.
+
+With few classes the whole Jacobian is at hand. With many, its diagonal stands in for it, the common scale is fixed in
+closed form, and Anderson mixing makes up for the rest.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +18,8 @@ _PASSES_WITH_DIAGONAL = 3
 # The objective is a sum of float32 products: a rise below this share of its value is rounding.
 _OBJECTIVE_ROUNDING = 1e-5
 # What is left after a step is judged from the last two steps as in a geometric series, with care.
-_SLOWEST_RATE, _LEAST_REMAINDER = 0.9, 1.0
+# Newton's own steps shrink ever faster.
+_SLOWEST_RATE, _LEAST_REMAINDER, _LEAST_REMAINDER_OF_NEWTON = 0.9, 1.0, 0.01
 _TINY = float(np.finfo(np.float64).tiny)
 
 
@@ -40,7 +45,7 @@ def iterate(
     """Solves l = T(l) until no ε l_j is further than `tolerance` from the solution, judged by the last steps.
 
     Args:
-        kernel: evaluates T, the column masses and the Jacobian's diagonal.
+        kernel: evaluates T, the column masses and the Jacobian or its diagonal.
         potential: where to start, (c,).
         class_mass: β, (c,), positive.
         epsilon: weight of the entropy.
@@ -50,45 +55,61 @@ def iterate(
     """
     f = marginal_penalty / (marginal_penalty + epsilon)
     best, safe = np.inf, potential
-    mixing = AndersonMixing(len(potential))
+    mixing = None if kernel.has_full_jacobian else AndersonMixing(len(potential))
+    least_remainder = _LEAST_REMAINDER if mixing else _LEAST_REMAINDER_OF_NEWTON
     with_diagonal_until = _PASSES_WITH_DIAGONAL
     length, reach = 0.0, np.inf
-    diagonal = np.zeros_like(potential)
+    jacobian = np.zeros_like(potential)
     moved = error = np.inf
     while kernel.passes < max_passes:
         # A potential that overflows here is refused below like any other that raises the objective.
         with np.errstate(over="ignore", invalid="ignore"):
-            sweep = kernel.sweep(potential, with_diagonal=kernel.passes < with_diagonal_until)
-        diagonal = diagonal if sweep.diagonal is None else sweep.diagonal
+            sweep = kernel.sweep(potential, with_jacobian=mixing is None or kernel.passes < with_diagonal_until)
+        jacobian = jacobian if sweep.jacobian is None else sweep.jacobian
         transported = sweep.class_mass.sum()
         dual = class_mass @ np.exp(np.minimum(-epsilon / marginal_penalty * potential, 700))
         objective = (marginal_penalty + epsilon) * transported + marginal_penalty * dual
         if not objective <= best * (1 + _OBJECTIVE_ROUNDING):
             potential = safe
-            mixing = AndersonMixing(len(potential))
+            mixing = mixing and AndersonMixing(len(potential))
             with_diagonal_until = kernel.passes + _PASSES_WITH_DIAGONAL
             reach = length / 4
             continue
         residual = sweep.update - potential
-        share = sweep.class_mass / transported
-        scale = (share @ residual) / (1 - f * f)
-        step = residual / (1 - f * f * diagonal)
-        step += scale - share @ step
+        step = newton_step(residual, jacobian, sweep.class_mass / transported, f)
         previous, moved = moved, epsilon * float(np.abs(step).max())
         rate = min(moved / previous, _SLOWEST_RATE)
-        error = moved * max(rate / (1 - rate), _LEAST_REMAINDER)
+        error = moved * max(rate / (1 - rate), least_remainder)
         if error <= tolerance:
             return Solved(potential + step, error, True, kernel.passes)
         # A common shift has its best size in closed form, and T never raises the objective: this point is safe.
         shift = np.log(dual / transported) / (1 - f + epsilon / marginal_penalty)
         best, safe = min(best, objective), sweep.update + f * f * shift
-        move = mixing.next(potential + step, step) - potential
+        move = mixing.next(potential + step, step) - potential if mixing else step
         # Far from the solution Newton's step is too long; how far it can be trusted shows in what was refused.
         whole = epsilon * float(np.abs(move).max())
         length = min(whole, reach)
         potential = potential + move * (length / max(whole, _TINY))
         reach *= 2
     return Solved(safe, error, False, kernel.passes)
+
+
+def newton_step(residual: np.ndarray, jacobian: np.ndarray, share: np.ndarray, f: float) -> np.ndarray:
+    """Solves (I − f² P) d = T(l) − l, with P whole (c, c), or with its diagonal (c,) and the exact common scale.
+
+    Args:
+        residual: T(l) − l, (c,).
+        jacobian: P or its diagonal; the rows of P sum to one.
+        share: each class's share of the transported mass, (c,).
+        f: κ / (κ + ε).
+    """
+    if jacobian.ndim == 2:
+        system = -f * f * jacobian
+        system.flat[:: len(residual) + 1] += 1
+        return np.linalg.solve(system, residual)
+    step = residual / (1 - f * f * jacobian)
+    step += (share @ residual) / (1 - f * f) - share @ step
+    return step
 
 
 class AndersonMixing:

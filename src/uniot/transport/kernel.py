@@ -26,20 +26,22 @@ Chunk = tuple[Tensor, Tensor]
 _SMALLEST_EXPONENT = -86.0
 # Scalings further apart than e^35 could leave float32 when squared: the kernel is then built around the new ones.
 _LARGEST_SPREAD = 35.0
+# Up to so many classes the whole Jacobian costs less than the passes it saves; beyond, its diagonal is used.
+_FULL_JACOBIAN_CLASSES = 64
 _CHUNK_ENTRIES = 1 << 19
 _CACHED_ENTRIES = 40_000_000
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """What one pass yields, all of it float64 and of length c."""
+    """What one pass yields, in float64."""
 
     update: np.ndarray
-    """T(l), the next potential of the plain fixed-point iteration."""
+    """T(l), the next potential of the plain fixed-point iteration, (c,)."""
     class_mass: np.ndarray
-    """Column sums of the plan, not normalised."""
-    diagonal: np.ndarray | None
-    """Diagonal of P = D_col⁻¹ Qᵀ D_row⁻¹ Q; the Jacobian of T is f² P."""
+    """Column sums of the plan, not normalised, (c,)."""
+    jacobian: np.ndarray | None
+    """P = D_col⁻¹ Qᵀ D_row⁻¹ Q, (c, c), or its diagonal, (c,); the Jacobian of T is f² P."""
 
 
 class Kernel:
@@ -66,9 +68,10 @@ class Kernel:
         self._cached: list[Chunk] = []
         self._scratch = np.zeros(0)
         self._centre = np.zeros(0)
+        self.has_full_jacobian = rows.n_classes <= _FULL_JACOBIAN_CLASSES
         self.passes = 0
 
-    def sweep(self, potential: np.ndarray, *, with_diagonal: bool) -> Sweep:
+    def sweep(self, potential: np.ndarray, *, with_jacobian: bool) -> Sweep:
         """Evaluates the fixed-point map at `potential` in one pass over the rows."""
         self.passes += 1
         f = self._shrinkage
@@ -77,20 +80,23 @@ class Kernel:
         # A common shift t of the potential moves the map by f² t exactly: take it out, it may be large.
         common = float(shift.max())
         scaling = np.exp(shift - common)
-        sums = np.zeros((2, len(potential)))
+        n_more = (len(potential) if self.has_full_jacobian else 1) if with_jacobian else 0
+        sums = np.zeros((1 + n_more, len(potential)))
         for kernel, log_factor in chunks:
             if kernel.is_cpu:
-                self._add_chunk(sums, kernel.numpy(), log_factor.numpy(), scaling, with_diagonal)
+                self._add_chunk(sums, kernel.numpy(), log_factor.numpy(), scaling)
             else:
-                _add_chunk_on_device(sums, kernel, log_factor, scaling, f, with_diagonal)
+                _add_chunk_on_device(sums, kernel, log_factor, scaling, f)
         # In units of the plan the sums do not depend on the centre, which may differ from process to process.
         sums *= scaling * np.exp((1 - f) * common)
-        sums[1] *= scaling
+        sums[1:] *= scaling[:, None] if n_more == len(potential) else scaling
         if self._reduce is not None:
             sums = self._reduce(torch.from_numpy(sums).reshape(-1)).numpy().reshape(sums.shape)
         mass = np.maximum(sums[0], np.finfo(np.float32).tiny)
         update = f * (self._log_class_mass - np.log(mass) + potential)
-        return Sweep(update, mass, sums[1] / mass if with_diagonal else None)
+        if not with_jacobian:
+            return Sweep(update, mass, None)
+        return Sweep(update, mass, sums[1:] / mass[:, None] if self.has_full_jacobian else sums[1] / mass)
 
     def _around(self, potential: np.ndarray) -> Iterable[Chunk]:
         """Kernel chunks centred at a potential close enough to the one that is asked for."""
@@ -116,15 +122,8 @@ class Kernel:
                 log_factor += self._row_counts[start : start + self._chunk_size].to(log_factor).log()
             yield kernel, log_factor
 
-    def _add_chunk(
-        self,
-        sums: np.ndarray,
-        kernel: np.ndarray,
-        log_factor: np.ndarray,
-        scaling: np.ndarray,
-        with_diagonal: bool,
-    ) -> None:
-        """Adds a chunk's column sums, and its part of the diagonal, to `sums` (2, c).
+    def _add_chunk(self, sums: np.ndarray, kernel: np.ndarray, log_factor: np.ndarray, scaling: np.ndarray) -> None:
+        """Adds a chunk's column sums to `sums[0]`, and its part of the Jacobian to the rows after it, if there are any.
 
         NumPy rather than torch: its matrix-vector products are three times as fast on a CPU.
         """
@@ -134,11 +133,16 @@ class Kernel:
         u += log_factor
         np.exp(u, out=u)
         sums[0] += u @ kernel
-        if with_diagonal:
-            if self._scratch.size < kernel.size:
-                self._scratch = np.empty(kernel.shape, kernel.dtype)
-            squared = np.multiply(kernel, kernel, out=self._scratch[: len(kernel)])
-            sums[1] += (u / row_sums) @ squared
+        if len(sums) == 1:
+            return
+        u /= row_sums
+        if self._scratch.size < kernel.size:
+            self._scratch = np.empty(kernel.shape, kernel.dtype)
+        scratch = self._scratch[: len(kernel)]
+        if self.has_full_jacobian:
+            sums[1:] += np.multiply(kernel, u[:, None], out=scratch).T @ kernel
+        else:
+            sums[1] += u @ np.multiply(kernel, kernel, out=scratch)
 
 
 @cache
@@ -152,12 +156,15 @@ def one_numpy_thread() -> AbstractContextManager[object]:
     return limited
 
 
-def _add_chunk_on_device(
-    sums: np.ndarray, kernel: Tensor, log_factor: Tensor, scaling: np.ndarray, f: float, with_diagonal: bool
-) -> None:
-    """The same on an accelerator; only c numbers travel."""
+def _add_chunk_on_device(sums: np.ndarray, kernel: Tensor, log_factor: Tensor, scaling: np.ndarray, f: float) -> None:
+    """The same on an accelerator; only the sums travel."""
     row_sums = torch.mv(kernel, torch.from_numpy(scaling).to(kernel))
     u = (log_factor - f * row_sums.log()).exp_()
     sums[0] += torch.mv(kernel.t(), u).cpu().numpy()
-    if with_diagonal:
-        sums[1] += torch.mv((kernel * kernel).t(), u / row_sums).cpu().numpy()
+    if len(sums) == 1:
+        return
+    u /= row_sums
+    if len(sums) == 2:
+        sums[1] += torch.mv((kernel * kernel).t(), u).cpu().numpy()
+    else:
+        sums[1:] += ((kernel * u[:, None]).t() @ kernel).cpu().numpy()

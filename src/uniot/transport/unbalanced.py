@@ -94,7 +94,8 @@ def unbalanced_potential(
         start: class potential of a similar problem, (c,).
         max_passes: passes over the rows before the solver gives up with a warning.
         reduce: adds a float64 vector up over the processes that share the rows, an all-reduce as a rule;
-            None where this process has all of them. It is called once a pass, with 2 c numbers.
+            None where this process has all of them. It is called once a pass, with c (c + 1)
+            numbers up to 64 classes and with 2 c at most beyond.
 
     Returns:
         The class potential and what follows from it.
