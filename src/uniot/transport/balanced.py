@@ -9,11 +9,13 @@ from torch import Tensor
 
 from uniot.errors import DataError, SettingsError
 from uniot.transport.finite import check_finite
+from uniot.transport.threads import one_thread_if_small
 
 # Up to this spread of exponents the scalings stay within float32; beyond it the logarithms are kept.
 _SAFE_SPREAD = 80.0
 
 
+@one_thread_if_small
 def balanced_plan(similarity: Tensor, epsilon: float = 0.05, iterations: int = 3) -> Tensor:
     """Transports samples to clusters with equal masses on both sides.
 

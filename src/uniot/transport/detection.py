@@ -7,12 +7,14 @@ from torch import Tensor
 
 from uniot.transport.filling import adaptive_filling
 from uniot.transport.plan import UnbalancedPotential
+from uniot.transport.threads import one_thread_if_small
 from uniot.transport.unbalanced import unbalanced_potential
 
 # The unfilled problem only says which rows may be repeated.
 _POOL_TOLERANCE = 1e-4
 
 
+@one_thread_if_small
 def filled_potential(
     similarity: Tensor,
     prototypes: Tensor,

@@ -7,13 +7,10 @@ the rows: it reads a chunk, adds the chunk's part of the column sums, and forget
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from functools import cache
 
 import numpy as np
 import torch
-from threadpoolctl import ThreadpoolController
 from torch import Tensor
 
 from uniot.transport.rows import Rows
@@ -143,17 +140,6 @@ class Kernel:
             sums[1:] += np.multiply(kernel, u[:, None], out=scratch).T @ kernel
         else:
             sums[1] += u @ np.multiply(kernel, kernel, out=scratch)
-
-
-@cache
-def _numpy_threads() -> ThreadpoolController:
-    return ThreadpoolController().select(user_api="blas")
-
-
-def one_numpy_thread() -> AbstractContextManager[object]:
-    """Keeps NumPy's threads out of the way of torch's, which wait actively: on few cores they starve each other."""
-    limited: AbstractContextManager[object] = _numpy_threads().limit(limits=1)
-    return limited
 
 
 def _add_chunk_on_device(sums: np.ndarray, kernel: Tensor, log_factor: Tensor, scaling: np.ndarray, f: float) -> None:

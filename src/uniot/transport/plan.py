@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from uniot.transport.threads import one_thread_if_small
+
 # Rows that all carry exactly the mean mass (one sample, one class) must not fall to rounding.
 EQUAL_WITHIN = 1e-6
 _ENTRIES_AT_ONCE = 1 << 22
@@ -76,6 +78,7 @@ class UnbalancedPotential:
         log_rows = torch.logsumexp(logits, dim=1, keepdim=True)
         return logits - self.shrinkage * (log_rows + math.log(self.n_rows)) - math.log(self.total_mass)
 
+    @one_thread_if_small
     def assign(self, similarity: Tensor) -> Assignment:
         """Nearest class and known or not, row by row: the inductive form of the test rule.
 

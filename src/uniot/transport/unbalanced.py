@@ -7,6 +7,7 @@ plan follows from that row alone. One pass over the rows (`kernel.py`) evaluates
 
 from __future__ import annotations
 
+import math
 import warnings
 
 import numpy as np
@@ -15,9 +16,10 @@ from torch import Tensor
 
 from uniot.errors import DataError, NumericalWarning, SettingsError
 from uniot.transport.iteration import Solved, iterate
-from uniot.transport.kernel import Kernel, Reduce, one_numpy_thread
+from uniot.transport.kernel import Kernel, Reduce
 from uniot.transport.plan import TransportPlan, UnbalancedPotential
 from uniot.transport.rows import Rows, SimilarityRows
+from uniot.transport.threads import one_numpy_thread, one_thread_if_small
 
 # An absent class must keep a finite potential.
 _CLASS_MASS_FLOOR = 1e-10
@@ -25,6 +27,7 @@ _CLASS_MASS_FLOOR = 1e-10
 _SAMPLE_ROWS, _SAMPLE_SHARE, _SAMPLE_TOLERANCE, _SAMPLE_FROM_STRIDE = 1024, 64, 1e-2, 4
 
 
+@one_thread_if_small
 @torch.no_grad()
 def unbalanced_plan(
     similarity: Tensor,
@@ -57,7 +60,7 @@ def unbalanced_plan(
     )
     # Half precision cannot tell one share of 1/n from another.
     dtype = torch.promote_types(similarity.dtype, torch.float32)
-    mass = torch.cat([solution.log_mass(rows).exp_().to(dtype) for rows in similarity.split(1 << 14)])
+    mass = torch.cat([_mass(solution, rows.to(dtype)) for rows in similarity.split(1 << 12)])
     total = float(mass.sum(dtype=torch.float64))
     return TransportPlan(
         mass=mass.div_(total),
@@ -68,6 +71,7 @@ def unbalanced_plan(
     )
 
 
+@one_thread_if_small
 @torch.no_grad()
 def unbalanced_potential(
     rows: Tensor | Rows,
@@ -149,6 +153,18 @@ def unbalanced_potential(
         converged=solved.converged,
         passes=solved.passes,
     )
+
+
+def _mass(solution: UnbalancedPotential, similarity: Tensor) -> Tensor:
+    """Rows of the plan in the precision of the similarity, whose own rounding is as large as that of this."""
+    f, potential = solution.shrinkage, solution.class_potential
+    level = float(potential.max())
+    kernel = torch.add((potential - level).to(similarity), similarity, alpha=1 / solution.epsilon)
+    largest = kernel.amax(dim=1)
+    kernel.sub_(largest[:, None]).clamp_(min=-86).exp_()
+    constant = (1 - f) * level - f * math.log(solution.n_rows) - math.log(solution.total_mass)
+    factor = torch.exp((1 - f) * largest + constant) * kernel.sum(dim=1).pow_(-f)
+    return kernel.mul_(factor[:, None])
 
 
 def _check_settings(epsilon: float, marginal_penalty: float, tolerance: float) -> None:

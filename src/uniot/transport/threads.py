@@ -1,0 +1,45 @@
+"""Small problems are solved by one thread: waking a second one costs more than it brings, most of all on busy cores."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from functools import cache, wraps
+from typing import ParamSpec, TypeVar
+
+import torch
+from threadpoolctl import ThreadpoolController
+from torch import Tensor
+
+P = ParamSpec("P")
+R = TypeVar("R")
+_SMALL_ENTRIES = 1 << 20
+
+
+def one_thread_if_small(function: Callable[P, R]) -> Callable[P, R]:
+    """Lets torch use one thread on the CPU while the function works on a similarity matrix with few entries."""
+
+    @wraps(function)
+    def on_one_thread(*args: P.args, **settings: P.kwargs) -> R:
+        rows = next((value for value in args if isinstance(value, Tensor)), None)
+        threads = torch.get_num_threads()
+        if threads == 1 or rows is None or rows.numel() > _SMALL_ENTRIES:
+            return function(*args, **settings)
+        torch.set_num_threads(1)
+        try:
+            return function(*args, **settings)
+        finally:
+            torch.set_num_threads(threads)
+
+    return on_one_thread
+
+
+@cache
+def _numpy_threads() -> ThreadpoolController:
+    return ThreadpoolController().select(user_api="blas")
+
+
+def one_numpy_thread() -> AbstractContextManager[object]:
+    """Keeps NumPy's threads out of the way of torch's, which wait actively: on few cores they starve each other."""
+    limited: AbstractContextManager[object] = _numpy_threads().limit(limits=1)
+    return limited
