@@ -60,7 +60,9 @@ def unbalanced_plan(
     )
     # Half precision cannot tell one share of 1/n from another.
     dtype = torch.promote_types(similarity.dtype, torch.float32)
-    mass = torch.cat([_mass(solution, rows.to(dtype)) for rows in similarity.split(1 << 12)])
+    mass = torch.empty_like(similarity, dtype=dtype, memory_format=torch.contiguous_format)
+    for rows, out in zip(similarity.split(1 << 12), mass.split(1 << 12), strict=True):
+        _write_mass(solution, rows.to(dtype), out)
     total = float(mass.sum(dtype=torch.float64))
     return TransportPlan(
         mass=mass.div_(total),
@@ -155,16 +157,16 @@ def unbalanced_potential(
     )
 
 
-def _mass(solution: UnbalancedPotential, similarity: Tensor) -> Tensor:
+def _write_mass(solution: UnbalancedPotential, similarity: Tensor, out: Tensor) -> None:
     """Rows of the plan in the precision of the similarity, whose own rounding is as large as that of this."""
     f, potential = solution.shrinkage, solution.class_potential
     level = float(potential.max())
-    kernel = torch.add((potential - level).to(similarity), similarity, alpha=1 / solution.epsilon)
+    kernel = torch.add((potential - level).to(similarity), similarity, alpha=1 / solution.epsilon, out=out)
     largest = kernel.amax(dim=1)
     kernel.sub_(largest[:, None]).clamp_(min=-86).exp_()
     constant = (1 - f) * level - f * math.log(solution.n_rows) - math.log(solution.total_mass)
     factor = torch.exp((1 - f) * largest + constant) * kernel.sum(dim=1).pow_(-f)
-    return kernel.mul_(factor[:, None])
+    kernel.mul_(factor[:, None])
 
 
 def _check_settings(epsilon: float, marginal_penalty: float, tolerance: float) -> None:
