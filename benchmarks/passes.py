@@ -22,7 +22,7 @@ class Pass:
 
     rows: int
     potential: np.ndarray
-    with_diagonal: bool
+    with_jacobian: bool
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Course:
     reached_after: float
     returned_after: int
     sample_cost: float
-    with_diagonal: int
+    with_jacobian: int
     final_error: float
 
 
@@ -42,9 +42,9 @@ def recorded_passes() -> Iterator[list[Pass]]:
     passes: list[Pass] = []
     sweep = Kernel.sweep
 
-    def recorded(self: Kernel, potential: np.ndarray, *, with_diagonal: bool):
-        passes.append(Pass(len(self._rows), potential.copy(), with_diagonal))
-        return sweep(self, potential, with_diagonal=with_diagonal)
+    def recorded(self: Kernel, potential: np.ndarray, *, with_jacobian: bool):
+        passes.append(Pass(len(self._rows), potential.copy(), with_jacobian))
+        return sweep(self, potential, with_jacobian=with_jacobian)
 
     Kernel.sweep = recorded
     try:
@@ -67,7 +67,7 @@ def course(problem: Problem, solution: np.ndarray) -> Course:
         reached_after=float("inf") if outside and outside[-1] == len(full) else (outside[-1] + 1 if outside else 0),
         returned_after=answer.passes,
         sample_cost=on_sample / len(similarity),
-        with_diagonal=sum(one.with_diagonal for one in full),
+        with_jacobian=sum(one.with_jacobian for one in full),
         final_error=errors[-1],
     )
 
@@ -82,7 +82,7 @@ def measure_passes(report: Report, name: str, problems: Iterable[Problem], *, ch
         if check:
             of_reference.append(error(Pot(problem).class_potential(0, TO_THE_END)[0], solution))
     sample = max(one.sample_cost for one in courses)
-    detail = {"problems": len(courses), "with_diagonal": [one.with_diagonal for one in courses]}
+    detail = {"problems": len(courses), "with_jacobian": [one.with_jacobian for one in courses]}
     reached = [one.reached_after + one.sample_cost for one in courses]
     report.at_most(f"{name}: passes until within 1e-6 ({sample:.2f} of them on a sample)", max(reached), 20, **detail)
     returned = [one.returned_after + one.sample_cost for one in courses]
