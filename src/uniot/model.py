@@ -161,6 +161,7 @@ class AdaptedModel:
                 "n_rows": self.rule.n_rows,
                 "epsilon": self.rule.epsilon,
                 "marginal_penalty": self.rule.marginal_penalty,
+                "tolerance": self.rule.tolerance,
                 "converged": self.rule.converged,
                 "passes": self.rule.passes,
             },

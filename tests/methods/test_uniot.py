@@ -89,6 +89,7 @@ def potential_that_says(confidence: list[float], l: list[float] | None = None, n
         n_rows=n_rows,
         epsilon=0.01,
         marginal_penalty=0.5,
+        tolerance=1e-6,
         converged=True,
         passes=1,
     )

@@ -10,8 +10,6 @@ from torch import Tensor
 
 from uniot.transport.threads import one_thread_if_small
 
-# Rows that all carry exactly the mean mass (one sample, one class) must not fall to rounding.
-EQUAL_WITHIN = 1e-6
 _ENTRIES_AT_ONCE = 1 << 22
 
 
@@ -54,6 +52,8 @@ class UnbalancedPotential:
         class_confidence: column sums of the plan divided by its total, float64, shape (c,).
         total_mass: the plan's total before the division.
         n_rows: rows of the problem, repeats and filling counted.
+        tolerance: accuracy of the solution; a mass that misses the mean by less counts as equal to it, so that
+            rows that all carry exactly the mean (one sample, one class) do not fall to rounding.
     """
 
     class_potential: Tensor
@@ -62,6 +62,7 @@ class UnbalancedPotential:
     n_rows: int
     epsilon: float
     marginal_penalty: float
+    tolerance: float
     converged: bool
     passes: int
 
@@ -89,11 +90,11 @@ class UnbalancedPotential:
         parts = [self.log_mass(rows).max(dim=1) for rows in similarity.split(size)]
         confidence = torch.cat([part.values for part in parts]).exp()
         nearest = torch.cat([part.indices for part in parts])
-        return Assignment(nearest, confidence, confidence * self.n_rows >= 1 - EQUAL_WITHIN)
+        return Assignment(nearest, confidence, confidence * self.n_rows >= 1 - self.tolerance)
 
     def common_classes(self) -> Tensor:
         """Classes that receive at least the mean mass, bool (c,). Paper: the second test of Eq. (7)."""
-        return self.class_confidence * len(self.class_confidence) >= 1 - EQUAL_WITHIN
+        return self.class_confidence * len(self.class_confidence) >= 1 - self.tolerance
 
     @property
     def shrinkage(self) -> float:

@@ -152,6 +152,7 @@ def unbalanced_potential(
         n_rows=n_rows,
         epsilon=epsilon,
         marginal_penalty=marginal_penalty,
+        tolerance=tolerance,
         converged=solved.converged,
         passes=solved.passes,
     )
