@@ -43,7 +43,7 @@ def recorded_passes() -> Iterator[list[Pass]]:
     sweep = Kernel.sweep
 
     def recorded(self: Kernel, potential: np.ndarray, *, with_jacobian: bool):
-        passes.append(Pass(len(self._rows), potential.copy(), with_jacobian))
+        passes.append(Pass(len(self.problem.rows), potential.copy(), with_jacobian))
         return sweep(self, potential, with_jacobian=with_jacobian)
 
     Kernel.sweep = recorded

@@ -1,25 +1,30 @@
 """Newton's method for the class potential, guarded by the convex objective.
 
 With few classes the whole Jacobian is at hand. With many, its diagonal stands in for it, the common scale is fixed in
-closed form, and Anderson mixing makes up for the rest.
+closed form, and Anderson mixing makes up for the rest. What does not yield to either is approached from problems
+with more entropy, with the whole Jacobian.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from uniot.transport.kernel import Kernel
+from uniot.transport.kernel import Kernel, Problem
 
 _MEMORY = 5
 # The diagonal costs as much as the rest of a pass and hardly changes once the iteration has settled.
 _PASSES_WITH_DIAGONAL = 3
 # The objective is a sum of float32 products: a rise below this share of its value is rounding.
 _OBJECTIVE_ROUNDING = 1e-5
+# Mixed steps do not shrink the residual each time.
+_MIXING_MAY_GROW = 4.0
 # What is left after a step is judged from the last two steps as in a geometric series, with care.
-# Newton's own steps shrink ever faster.
-_SLOWEST_RATE, _LEAST_REMAINDER, _LEAST_REMAINDER_OF_NEWTON = 0.9, 1.0, 0.01
+# Newton's own steps shrink with their square, once they are short.
+_SLOWEST_RATE, _LEAST_REMAINDER_OF_NEWTON = 0.9, 0.01
+# Hard problems (small ε, classes without rows) are approached from smoother ones; ε l hardly changes on the way.
+_PASSES_AT_ONCE, _SMOOTHING, _SMOOTH_TOLERANCE = 30, 3.0, 1e-3
 _TINY = float(np.finfo(np.float64).tiny)
 
 
@@ -33,31 +38,55 @@ class Solved:
     passes: int
 
 
-def iterate(
-    kernel: Kernel,
-    potential: np.ndarray,
-    class_mass: np.ndarray,
-    epsilon: float,
-    marginal_penalty: float,
-    tolerance: float,
-    max_passes: int,
-) -> Solved:
+def solve(problem: Problem, potential: np.ndarray, tolerance: float, max_passes: int) -> Solved:
+    """Finds the class potential, at once as a rule, or by way of smoother problems.
+
+    Args:
+        problem: what to solve.
+        potential: where to start, (c,).
+        tolerance: on |ε Δl|.
+        max_passes: when to give up, everything counted.
+    """
+    kernel = Kernel(problem, full_jacobian=problem.prefers_full_jacobian)
+    solved = iterate(kernel, potential, tolerance, min(max_passes, _PASSES_AT_ONCE))
+    if solved.converged or max_passes <= _PASSES_AT_ONCE:
+        return solved
+    smooth = _solve_smoother(problem, _SMOOTHING * problem.epsilon, max_passes - solved.passes)
+    kernel = Kernel(problem, full_jacobian=True)
+    passes = solved.passes + smooth.passes
+    exact = iterate(kernel, _SMOOTHING * smooth.potential, tolerance, max_passes - passes)
+    return replace(exact, passes=passes + exact.passes)
+
+
+def _solve_smoother(problem: Problem, epsilon: float, max_passes: int) -> Solved:
+    """Solves roughly with a larger ε, where Newton's method goes further, and with a still larger one if it must."""
+    smoother = Kernel(replace(problem, epsilon=epsilon), full_jacobian=True)
+    most = min(max_passes, _PASSES_AT_ONCE)
+    solved = iterate(smoother, np.zeros(len(problem.class_mass)), _SMOOTH_TOLERANCE, most)
+    if solved.converged or max_passes <= _PASSES_AT_ONCE:
+        return solved
+    before = _solve_smoother(problem, _SMOOTHING * epsilon, max_passes - solved.passes)
+    passes = solved.passes + before.passes
+    most = min(max_passes - passes, _PASSES_AT_ONCE)
+    again = iterate(smoother, _SMOOTHING * before.potential, _SMOOTH_TOLERANCE, smoother.passes + most)
+    return replace(again, passes=passes + again.passes - solved.passes)
+
+
+def iterate(kernel: Kernel, potential: np.ndarray, tolerance: float, max_passes: int) -> Solved:
     """Solves l = T(l) until no ε l_j is further than `tolerance` from the solution, judged by the last steps.
 
     Args:
         kernel: evaluates T, the column masses and the Jacobian or its diagonal.
         potential: where to start, (c,).
-        class_mass: β, (c,), positive.
-        epsilon: weight of the entropy.
-        marginal_penalty: κ.
         tolerance: on |ε Δl|.
         max_passes: when to give up.
     """
-    f = marginal_penalty / (marginal_penalty + epsilon)
-    best, safe = np.inf, potential
+    problem = kernel.problem
+    epsilon, kappa, f = problem.epsilon, problem.marginal_penalty, problem.shrinkage
     mixing = None if kernel.has_full_jacobian else AndersonMixing(len(potential))
-    least_remainder = _LEAST_REMAINDER if mixing else _LEAST_REMAINDER_OF_NEWTON
     with_diagonal_until = _PASSES_WITH_DIAGONAL
+    best = allowed_residual = np.inf
+    reached = safe = potential
     length, reach = 0.0, np.inf
     jacobian = np.zeros_like(potential)
     moved = error = np.inf
@@ -67,31 +96,37 @@ def iterate(
             sweep = kernel.sweep(potential, with_jacobian=mixing is None or kernel.passes < with_diagonal_until)
         jacobian = jacobian if sweep.jacobian is None else sweep.jacobian
         transported = sweep.class_mass.sum()
-        dual = class_mass @ np.exp(np.minimum(-epsilon / marginal_penalty * potential, 700))
-        objective = (marginal_penalty + epsilon) * transported + marginal_penalty * dual
-        if not objective <= best * (1 + _OBJECTIVE_ROUNDING):
+        dual = problem.class_mass @ np.exp(np.minimum(-epsilon / kappa * potential, 700))
+        objective = (kappa + epsilon) * transported + kappa * dual
+        residual = sweep.update - potential
+        largest = float(np.abs(residual).max())
+        # Where rounding hides the objective's change, the residual tells whether the step led nearer.
+        is_lower = objective < best * (1 - _OBJECTIVE_ROUNDING)
+        is_nearer = objective <= best * (1 + _OBJECTIVE_ROUNDING) and largest <= allowed_residual
+        if potential is not safe and not (is_lower or is_nearer):
             potential = safe
             mixing = mixing and AndersonMixing(len(potential))
             with_diagonal_until = kernel.passes + _PASSES_WITH_DIAGONAL
             reach = length / 4
             continue
-        residual = sweep.update - potential
+        reached, best, allowed_residual = potential, objective, largest * (_MIXING_MAY_GROW if mixing else 1)
         step = newton_step(residual, jacobian, sweep.class_mass / transported, f)
         previous, moved = moved, epsilon * float(np.abs(step).max())
         rate = min(moved / previous, _SLOWEST_RATE)
+        least_remainder = 1.0 if mixing else min(max(moved / epsilon, _LEAST_REMAINDER_OF_NEWTON), 1.0)
         error = moved * max(rate / (1 - rate), least_remainder)
         if error <= tolerance:
             return Solved(potential + step, error, True, kernel.passes)
         # A common shift has its best size in closed form, and T never raises the objective: this point is safe.
-        shift = np.log(dual / transported) / (1 - f + epsilon / marginal_penalty)
-        best, safe = min(best, objective), sweep.update + f * f * shift
+        shift = np.log(dual / transported) / (1 - f + epsilon / kappa)
+        safe = sweep.update + f * f * shift
         move = mixing.next(potential + step, step) - potential if mixing else step
         # Far from the solution Newton's step is too long; how far it can be trusted shows in what was refused.
         whole = epsilon * float(np.abs(move).max())
         length = min(whole, reach)
         potential = potential + move * (length / max(whole, _TINY))
         reach *= 2
-    return Solved(safe, error, False, kernel.passes)
+    return Solved(reached, error, False, kernel.passes)
 
 
 def newton_step(residual: np.ndarray, jacobian: np.ndarray, share: np.ndarray, f: float) -> np.ndarray:

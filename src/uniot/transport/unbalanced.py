@@ -9,22 +9,24 @@ from __future__ import annotations
 
 import math
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from uniot.errors import DataError, NumericalWarning, SettingsError
-from uniot.transport.iteration import Solved, iterate
-from uniot.transport.kernel import Kernel, Reduce
+from uniot.transport.iteration import solve
+from uniot.transport.kernel import Problem, Reduce
 from uniot.transport.plan import TransportPlan, UnbalancedPotential
 from uniot.transport.rows import Rows, SimilarityRows
 from uniot.transport.threads import one_numpy_thread, one_thread_if_small
 
 # An absent class must keep a finite potential.
 _CLASS_MASS_FLOOR = 1e-10
+_ROWS_AT_ONCE = 1 << 12
 # A large problem starts from a rough solution for every k-th row, which costs next to nothing.
-_SAMPLE_ROWS, _SAMPLE_SHARE, _SAMPLE_TOLERANCE, _SAMPLE_FROM_STRIDE = 1024, 64, 1e-2, 4
+_SAMPLE_ROWS, _SAMPLE_SHARE, _SAMPLE_TOLERANCE, _SAMPLE_PASSES, _SAMPLE_FROM_STRIDE = 1024, 64, 1e-2, 10, 4
 
 
 @one_thread_if_small
@@ -37,7 +39,7 @@ def unbalanced_plan(
     tolerance: float = 1e-6,
     *,
     start: Tensor | None = None,
-    max_passes: int = 200,
+    max_passes: int = 500,
 ) -> TransportPlan:
     """Transports samples to classes with soft marginals; every sample starts with mass 1/n.
 
@@ -61,9 +63,8 @@ def unbalanced_plan(
     # Half precision cannot tell one share of 1/n from another.
     dtype = torch.promote_types(similarity.dtype, torch.float32)
     mass = torch.empty_like(similarity, dtype=dtype, memory_format=torch.contiguous_format)
-    for rows, out in zip(similarity.split(1 << 12), mass.split(1 << 12), strict=True):
-        _write_mass(solution, rows.to(dtype), out)
-    total = float(mass.sum(dtype=torch.float64))
+    parts = zip(similarity.split(_ROWS_AT_ONCE), mass.split(_ROWS_AT_ONCE), strict=True)
+    total = sum(_write_mass(solution, rows.to(dtype), out) for rows, out in parts)
     return TransportPlan(
         mass=mass.div_(total),
         total_mass=solution.total_mass * total,
@@ -84,7 +85,7 @@ def unbalanced_potential(
     *,
     row_counts: Tensor | None = None,
     start: Tensor | None = None,
-    max_passes: int = 200,
+    max_passes: int = 500,
     reduce: Reduce | None = None,
 ) -> UnbalancedPotential:
     """Solves the same problem as `unbalanced_plan` without ever holding the plan.
@@ -100,8 +101,8 @@ def unbalanced_potential(
         start: class potential of a similar problem, (c,).
         max_passes: passes over the rows before the solver gives up with a warning.
         reduce: adds a float64 vector up over the processes that share the rows, an all-reduce as a rule;
-            None where this process has all of them. It is called once a pass, with c (c + 1)
-            numbers up to 64 classes and with 2 c at most beyond.
+            None where this process has all of them. It is called once a pass, with 2 c numbers at
+            most where classes and rows are many, with c (c + 1) elsewhere.
 
     Returns:
         The class potential and what follows from it.
@@ -111,30 +112,13 @@ def unbalanced_potential(
     rows = SimilarityRows(rows) if isinstance(rows, Tensor) else rows
     _check_settings(epsilon, marginal_penalty, tolerance)
     beta = _class_mass(class_mass, rows.n_classes)
-    f = marginal_penalty / (marginal_penalty + epsilon)
     n_rows = _count(rows, row_counts, reduce)
     if n_rows < 1:
         raise DataError("the transport problem has no rows. Give at least one sample.")
-    stride = n_rows // max(_SAMPLE_ROWS, 2 * rows.n_classes, n_rows // _SAMPLE_SHARE)
-
-    def solve(of: Rows, counts: Tensor | None, n: int, begin: np.ndarray, to: float, passes: int) -> Solved:
-        kernel = Kernel(of, counts, beta, n, epsilon, f, reduce)
-        with one_numpy_thread():
-            return iterate(kernel, begin, beta, epsilon, marginal_penalty, to, passes)
-
-    begin = np.zeros(rows.n_classes)
-    if start is not None:
-        begin = _start(start, rows.n_classes)
-    elif stride >= _SAMPLE_FROM_STRIDE:
-        sample, counts = (
-            SimilarityRows(rows.every(stride)),
-            None if row_counts is None else row_counts[::stride],
-        )
-        n_sample = _count(sample, counts, reduce)
-        # Counts may leave out just the rows that were picked.
-        if n_sample:
-            begin = solve(sample, counts, n_sample, begin, _SAMPLE_TOLERANCE, 10).potential
-    solved = solve(rows, row_counts, n_rows, begin, tolerance, max_passes)
+    problem = Problem(rows, row_counts, n_rows, beta, epsilon, marginal_penalty, reduce)
+    with one_numpy_thread():
+        begin = _rough_start(problem) if start is None else _start(start, rows.n_classes)
+        solved = solve(problem, begin, tolerance, max_passes)
     if not solved.converged:
         warnings.warn(
             f"the unbalanced transport stopped after {solved.passes} passes with potentials still moving by "
@@ -158,16 +142,34 @@ def unbalanced_potential(
     )
 
 
-def _write_mass(solution: UnbalancedPotential, similarity: Tensor, out: Tensor) -> None:
-    """Rows of the plan in the precision of the similarity, whose own rounding is as large as that of this."""
+def _write_mass(solution: UnbalancedPotential, similarity: Tensor, out: Tensor) -> float:
+    """Writes rows of the plan in the precision of the similarity, whose own rounding is as large; returns their sum."""
     f, potential = solution.shrinkage, solution.class_potential
     level = float(potential.max())
     kernel = torch.add((potential - level).to(similarity), similarity, alpha=1 / solution.epsilon, out=out)
     largest = kernel.amax(dim=1)
     kernel.sub_(largest[:, None]).clamp_(min=-86).exp_()
     constant = (1 - f) * level - f * math.log(solution.n_rows) - math.log(solution.total_mass)
-    factor = torch.exp((1 - f) * largest + constant) * kernel.sum(dim=1).pow_(-f)
+    of_row = kernel.sum(dim=1)
+    factor = torch.exp((1 - f) * largest + constant) * of_row.pow(-f)
     kernel.mul_(factor[:, None])
+    return float(torch.dot(factor.double(), of_row.double()))
+
+
+def _rough_start(problem: Problem) -> np.ndarray:
+    """The potential of every k-th row where rows are many, else zeros."""
+    rows, counts, nowhere = problem.rows, problem.row_counts, np.zeros(problem.rows.n_classes)
+    stride = int(problem.n_rows) // max(_SAMPLE_ROWS, 2 * rows.n_classes, int(problem.n_rows) // _SAMPLE_SHARE)
+    if stride < _SAMPLE_FROM_STRIDE:
+        return nowhere
+    sample = SimilarityRows(rows.every(stride))
+    sample_counts = None if counts is None else counts[::stride]
+    n_sample = _count(sample, sample_counts, problem.reduce)
+    # Counts may leave out just the rows that were picked.
+    if not n_sample:
+        return nowhere
+    sampled = replace(problem, rows=sample, row_counts=sample_counts, n_rows=n_sample)
+    return solve(sampled, nowhere, _SAMPLE_TOLERANCE, _SAMPLE_PASSES).potential
 
 
 def _check_settings(epsilon: float, marginal_penalty: float, tolerance: float) -> None:
