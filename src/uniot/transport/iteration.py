@@ -30,8 +30,9 @@ _TINY = float(np.finfo(np.float64).tiny)
 
 @dataclass(frozen=True)
 class Solved:
-    """Where the iteration ended."""
+    """Where the iteration ended, and the kernel that it used."""
 
+    kernel: Kernel
     potential: np.ndarray
     error: float
     converged: bool
@@ -116,7 +117,7 @@ def iterate(kernel: Kernel, potential: np.ndarray, tolerance: float, max_passes:
         least_remainder = 1.0 if mixing else min(max(moved / epsilon, _LEAST_REMAINDER_OF_NEWTON), 1.0)
         error = moved * max(rate / (1 - rate), least_remainder)
         if error <= tolerance:
-            return Solved(potential + step, error, True, kernel.passes)
+            return Solved(kernel, potential + step, error, True, kernel.passes)
         # A common shift has its best size in closed form, and T never raises the objective: this point is safe.
         shift = np.log(dual / transported) / (1 - f + epsilon / kappa)
         safe = sweep.update + f * f * shift
@@ -126,7 +127,7 @@ def iterate(kernel: Kernel, potential: np.ndarray, tolerance: float, max_passes:
         length = min(whole, reach)
         potential = potential + move * (length / max(whole, _TINY))
         reach *= 2
-    return Solved(reached, error, False, kernel.passes)
+    return Solved(kernel, reached, error, False, kernel.passes)
 
 
 def newton_step(residual: np.ndarray, jacobian: np.ndarray, share: np.ndarray, f: float) -> np.ndarray:

@@ -46,7 +46,7 @@ class Problem:
 
     rows: Rows
     row_counts: Tensor | None
-    n_rows: float
+    n_rows: int
     class_mass: np.ndarray
     epsilon: float
     marginal_penalty: float
@@ -115,6 +115,20 @@ class Kernel:
         if not with_jacobian:
             return Sweep(update, mass, None)
         return Sweep(update, mass, sums[1:] / mass[:, None] if self.has_full_jacobian else sums[1] / mass)
+
+    def plan(self, potential: np.ndarray) -> Tensor:
+        """The rows of the plan, (n, c), not normalised. They take the kernel's place in memory: it is spent."""
+        rows, f = self.problem.rows, self.problem.shrinkage
+        chunks = self._around(potential)
+        shift = potential - self._centre
+        common = float(shift.max() + shift.min()) / 2
+        memory = rows.chunk(0, 1).new_empty(len(rows), rows.n_classes) if self._memory is None else self._memory
+        for (kernel, log_factor), out in zip(chunks, memory.split(self._chunk_size), strict=True):
+            scaling = torch.from_numpy(np.exp(shift - common)).to(kernel)
+            factor = torch.exp(log_factor + (1 - f) * common) * torch.mv(kernel, scaling).pow_(-f)
+            torch.mul(kernel, scaling, out=out).mul_(factor[:, None])
+        self._cached, self._memory = [], None
+        return memory
 
     def _around(self, potential: np.ndarray) -> Iterable[Chunk]:
         """Kernel chunks centred at a potential close enough to the one that is asked for."""

@@ -7,7 +7,6 @@ plan follows from that row alone. One pass over the rows (`kernel.py`) evaluates
 
 from __future__ import annotations
 
-import math
 import warnings
 from dataclasses import replace
 
@@ -16,7 +15,7 @@ import torch
 from torch import Tensor
 
 from uniot.errors import DataError, NumericalWarning, SettingsError
-from uniot.transport.iteration import solve
+from uniot.transport.iteration import Solved, solve
 from uniot.transport.kernel import Problem, Reduce
 from uniot.transport.plan import TransportPlan, UnbalancedPotential
 from uniot.transport.rows import Rows, SimilarityRows
@@ -24,7 +23,6 @@ from uniot.transport.threads import one_numpy_thread, one_thread_if_small
 
 # An absent class must keep a finite potential.
 _CLASS_MASS_FLOOR = 1e-10
-_ROWS_AT_ONCE = 1 << 12
 # A large problem starts from a rough solution for every k-th row, which costs next to nothing.
 _SAMPLE_ROWS, _SAMPLE_SHARE, _SAMPLE_TOLERANCE, _SAMPLE_PASSES, _SAMPLE_FROM_STRIDE = 1024, 64, 1e-2, 10, 4
 
@@ -57,20 +55,16 @@ def unbalanced_plan(
 
     Paper: Eq. (3), (4).
     """
-    solution = unbalanced_potential(
-        similarity, class_mass, epsilon, marginal_penalty, tolerance, start=start, max_passes=max_passes
-    )
-    # Half precision cannot tell one share of 1/n from another.
-    dtype = torch.promote_types(similarity.dtype, torch.float32)
-    mass = torch.empty_like(similarity, dtype=dtype, memory_format=torch.contiguous_format)
-    parts = zip(similarity.split(_ROWS_AT_ONCE), mass.split(_ROWS_AT_ONCE), strict=True)
-    total = sum(_write_mass(solution, rows.to(dtype), out) for rows, out in parts)
+    problem = _problem(SimilarityRows(similarity), class_mass, epsilon, marginal_penalty, tolerance)
+    solved = _solve(problem, start, tolerance, max_passes)
+    mass = solved.kernel.plan(solved.potential)
+    total = float(mass.sum(dim=1).sum(dtype=torch.float64))
     return TransportPlan(
         mass=mass.div_(total),
-        total_mass=solution.total_mass * total,
-        class_potential=solution.class_potential,
-        converged=solution.converged,
-        passes=solution.passes,
+        total_mass=total,
+        class_potential=torch.from_numpy(solved.potential),
+        converged=solved.converged,
+        passes=solved.passes,
     )
 
 
@@ -110,30 +104,15 @@ def unbalanced_potential(
     Paper: Eq. (3), (4); the solver is ours.
     """
     rows = SimilarityRows(rows) if isinstance(rows, Tensor) else rows
-    _check_settings(epsilon, marginal_penalty, tolerance)
-    beta = _class_mass(class_mass, rows.n_classes)
-    n_rows = _count(rows, row_counts, reduce)
-    if n_rows < 1:
-        raise DataError("the transport problem has no rows. Give at least one sample.")
-    problem = Problem(rows, row_counts, n_rows, beta, epsilon, marginal_penalty, reduce)
-    with one_numpy_thread():
-        begin = _rough_start(problem) if start is None else _start(start, rows.n_classes)
-        solved = solve(problem, begin, tolerance, max_passes)
-    if not solved.converged:
-        warnings.warn(
-            f"the unbalanced transport stopped after {solved.passes} passes with potentials still moving by "
-            f"{solved.error:.1e}; {tolerance:.1e} was asked for. Raise max_passes, tolerance or epsilon "
-            f"(now {epsilon}).",
-            NumericalWarning,
-            stacklevel=2,
-        )
+    problem = _problem(rows, class_mass, epsilon, marginal_penalty, tolerance, row_counts, reduce)
+    solved = _solve(problem, start, tolerance, max_passes)
     # At the solution the column sums follow from the potential alone (the objective's gradient is zero).
-    received = beta * np.exp(-epsilon / marginal_penalty * solved.potential)
+    received = problem.class_mass * np.exp(-epsilon / marginal_penalty * solved.potential)
     return UnbalancedPotential(
         class_potential=torch.from_numpy(solved.potential),
         class_confidence=torch.from_numpy(received / received.sum()),
         total_mass=float(received.sum()),
-        n_rows=n_rows,
+        n_rows=problem.n_rows,
         epsilon=epsilon,
         marginal_penalty=marginal_penalty,
         tolerance=tolerance,
@@ -142,24 +121,42 @@ def unbalanced_potential(
     )
 
 
-def _write_mass(solution: UnbalancedPotential, similarity: Tensor, out: Tensor) -> float:
-    """Writes rows of the plan in the precision of the similarity, whose own rounding is as large; returns their sum."""
-    f, potential = solution.shrinkage, solution.class_potential
-    level = float(potential.max())
-    kernel = torch.add((potential - level).to(similarity), similarity, alpha=1 / solution.epsilon, out=out)
-    largest = kernel.amax(dim=1)
-    kernel.sub_(largest[:, None]).clamp_(min=-86).exp_()
-    constant = (1 - f) * level - f * math.log(solution.n_rows) - math.log(solution.total_mass)
-    of_row = kernel.sum(dim=1)
-    factor = torch.exp((1 - f) * largest + constant) * of_row.pow(-f)
-    kernel.mul_(factor[:, None])
-    return float(torch.dot(factor.double(), of_row.double()))
+def _problem(
+    rows: Rows,
+    class_mass: Tensor | None,
+    epsilon: float,
+    marginal_penalty: float,
+    tolerance: float,
+    row_counts: Tensor | None = None,
+    reduce: Reduce | None = None,
+) -> Problem:
+    _check_settings(epsilon, marginal_penalty, tolerance)
+    beta = _class_mass(class_mass, rows.n_classes)
+    n_rows = _count(rows, row_counts, reduce)
+    if n_rows < 1:
+        raise DataError("the transport problem has no rows. Give at least one sample.")
+    return Problem(rows, row_counts, n_rows, beta, epsilon, marginal_penalty, reduce)
+
+
+def _solve(problem: Problem, start: Tensor | None, tolerance: float, max_passes: int) -> Solved:
+    with one_numpy_thread():
+        begin = _rough_start(problem) if start is None else _start(start, problem.rows.n_classes)
+        solved = solve(problem, begin, tolerance, max_passes)
+    if not solved.converged:
+        warnings.warn(
+            f"the unbalanced transport stopped after {solved.passes} passes with potentials still moving by "
+            f"{solved.error:.1e}; {tolerance:.1e} was asked for. Raise max_passes, tolerance or epsilon "
+            f"(now {problem.epsilon}).",
+            NumericalWarning,
+            stacklevel=3,
+        )
+    return solved
 
 
 def _rough_start(problem: Problem) -> np.ndarray:
     """The potential of every k-th row where rows are many, else zeros."""
     rows, counts, nowhere = problem.rows, problem.row_counts, np.zeros(problem.rows.n_classes)
-    stride = int(problem.n_rows) // max(_SAMPLE_ROWS, 2 * rows.n_classes, int(problem.n_rows) // _SAMPLE_SHARE)
+    stride = problem.n_rows // max(_SAMPLE_ROWS, 2 * rows.n_classes, problem.n_rows // _SAMPLE_SHARE)
     if stride < _SAMPLE_FROM_STRIDE:
         return nowhere
     sample = SimilarityRows(rows.every(stride))
