@@ -48,6 +48,7 @@ def main() -> None:
     parser = arguments(__doc__)
     parser.add_argument("--seeds", type=int, default=3, help="how many seeds, from 0")
     parser.add_argument("--tasks", nargs="+", choices=TASKS, default=TASKS)
+    parser.add_argument("--random-split", type=int, metavar="SEED", help="draw the split of the classes at random")
     parser.add_argument("--steps", type=int, help=f"the library's own choice, at most {MOST_STEPS}, if not given")
     parser.add_argument("--csv", type=Path, metavar="FILE", help="write one line for each task and seed there")
     options = parser.parse_args()
@@ -58,7 +59,8 @@ def main() -> None:
         options.seeds, options.tasks, options.steps = 1, TASKS[:1], 120
     report = Report("office31", options.quick)
     print("Backbone: Keras-v1 ResNet-50, frozen features; the paper fine-tunes its own. H as mean over classes.")
-    outcomes = [run(task, seed, options.steps) for seed in range(options.seeds) for task in load_tasks(options.tasks)]
+    tasks = load_tasks(options.tasks, options.random_split)
+    outcomes = [run(task, seed, options.steps) for seed in range(options.seeds) for task in tasks]
     print_table(outcomes, options.tasks)
     report_means(report, outcomes)
     if options.csv is not None:

@@ -76,16 +76,21 @@ def missing_data() -> str | None:
     return f"Office-31 is left out: {path} is absent. Set UNIOT_DATA to the folder that holds office31/."
 
 
-def load_tasks(names: tuple[str, ...] = TASKS) -> list[Task]:
+def load_tasks(names: tuple[str, ...] = TASKS, random_split: int | None = None) -> list[Task]:
+    """The tasks with the published split of the classes, or with one of the same sizes drawn at random."""
     with np.load(features_file()) as file:
         arrays = {name: file[name] for name in file.files if not name.endswith("_files")}
-    return [_task(name, arrays) for name in names]
+    common, source_private = _COMMON, _SOURCE_PRIVATE
+    if random_split is not None:
+        drawn = np.random.default_rng(random_split).permutation(arrays["classes"].astype(str))
+        common, source_private = tuple(drawn[:10]), tuple(drawn[10:20])
+    return [_task(name, arrays, common, source_private) for name in names]
 
 
-def _task(name: str, arrays: dict[str, np.ndarray]) -> Task:
+def _task(name: str, arrays: dict[str, np.ndarray], common: tuple[str, ...], source_private: tuple[str, ...]) -> Task:
     classes = arrays["classes"].astype(str)
-    of_source = [*_COMMON, *_SOURCE_PRIVATE]
-    of_target = [label for label in classes if label not in _SOURCE_PRIVATE]
+    of_source = [*common, *source_private]
+    of_target = [label for label in classes if label not in source_private]
     first, second = name.split("2")
     return Task(name, *_part(arrays, first, classes, of_source), *_part(arrays, second, classes, of_target))
 

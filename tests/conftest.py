@@ -1,7 +1,11 @@
 from __future__ import annotations
 
+from pathlib import Path
+
+import numpy as np
 import pytest
 import torch
+from PIL import Image, ImageDraw
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -11,3 +15,48 @@ def one_thread():
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="session")
+def shape_folders(tmp_path_factory) -> tuple[Path, Path]:
+    """Small images of shapes, labelled and unlabelled, which a pretrained network can tell apart."""
+    return make_folders(tmp_path_factory.mktemp("photographs"), each=8)
+
+
+# Classes of each collection; the second one is drawn in another style.
+SHAPES = {"labelled": ("circle", "square", "stripes"), "unlabelled": ("circle", "square", "triangle")}
+
+
+def draw(kind: str, number: int, *, dark: bool) -> Image.Image:
+    rng = np.random.default_rng([hash_of(kind), number, dark])
+    paper, ink = ((30, 30, 40), (240, 220, 120)) if dark else ((250, 250, 245), (30, 60, 160))
+    image = Image.new("RGB", (96, 80), paper)
+    pen = ImageDraw.Draw(image)
+    x, y, size = rng.integers(8, 28), rng.integers(6, 18), rng.integers(38, 52)
+    box = (int(x), int(y), int(x + size), int(y + size))
+    if kind == "circle":
+        pen.ellipse(box, fill=ink)
+    elif kind == "square":
+        pen.rectangle(box, fill=ink)
+    elif kind == "triangle":
+        pen.polygon([(box[0], box[3]), (box[2], box[3]), ((box[0] + box[2]) // 2, box[1])], fill=ink)
+    else:
+        for offset in range(0, 96, 12):
+            pen.line([(offset + int(x), 0), (offset - 20 + int(x), 80)], fill=ink, width=5)
+    noise = rng.normal(0, 6, (80, 96, 3))
+    return Image.fromarray(np.clip(np.asarray(image) + noise, 0, 255).astype(np.uint8))
+
+
+def hash_of(kind: str) -> int:
+    return sum(map(ord, kind))
+
+
+def make_folders(top: Path, each: int) -> tuple[Path, Path]:
+    """A labelled folder with a folder per class, and a target whose folders are its true classes."""
+    for name, kinds in SHAPES.items():
+        for kind in kinds:
+            folder = top / name / kind
+            folder.mkdir(parents=True)
+            for number in range(each):
+                draw(kind, number, dark=name == "unlabelled").save(folder / f"{number:02d} é.png")
+    return top / "labelled", top / "unlabelled"

@@ -216,7 +216,7 @@ def test_integer_classes_go_through_all_commands(toy: ToyDomains, files: Path, t
         (lambda p: np.savez(p, z=np.ones(3)), "holds z and no array called x"),
         (lambda p: np.savez(p, x=np.array([{}, 1], dtype=object)), "object array.*never"),
         (lambda p: np.savez(p, x=np.ones((3, 2)), y=[1, 2, 3], ids=["a"]), "1 ids for 3 rows"),
-        (lambda p: p.mkdir(), "is a folder"),
+        (lambda p: p.mkdir(), "holds images and .* embeddings"),
     ],
 )
 def test_a_wrong_source_file_is_refused_in_a_sentence(make, words: str, files: Path, tmp_path: Path) -> None:

@@ -214,7 +214,7 @@ class TestBadInput:
             self.fit(toy.x_source, ["only"] * len(toy.x_source), toy.x_target)
 
     def test_one_target_sample(self, toy: ToyDomains) -> None:
-        with pytest.raises(DataError, match="a single row.*use `predict` for single samples"):
+        with pytest.raises(DataError, match="a single sample.*use `predict` for single samples"):
             self.fit(toy.x_source, toy.y_source, toy.x_target[:1])
 
     def test_different_widths(self, toy: ToyDomains) -> None:

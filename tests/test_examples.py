@@ -15,7 +15,8 @@ PROMISES = {
 
 
 def test_every_example_is_tried() -> None:
-    assert {path.name for path in EXAMPLES.glob("*.py")} == set(PROMISES)
+    elsewhere = {"run_onnx.py"}  # by test_export, on a model that it has made
+    assert {path.name for path in EXAMPLES.glob("*.py")} - elsewhere == set(PROMISES)
 
 
 @pytest.mark.parametrize("name", sorted(PROMISES))

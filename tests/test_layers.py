@@ -15,13 +15,14 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 
 LAYERS = [
     {"errors"},
-    {"settings", "prediction"},
+    {"settings", "prediction", "processes"},
     {"data", "transport", "run_folder", "clustering"},
-    {"embeddings", "networks", "losses"},
+    {"embeddings", "networks", "losses", "answers", "sorted_copies"},
     {"methods", "discovery", "evaluation"},
     {"training"},
     {"model"},
-    {"estimator", "benchmark", "report"},
+    {"adaptation"},
+    {"estimator", "images", "export", "hub", "benchmark", "report"},
     {"cli"},
 ]
 LAYER_OF = {part: number for number, layer in enumerate(LAYERS) for part in layer}

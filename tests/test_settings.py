@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from uniot.errors import SettingsError
-from uniot.settings import Settings
+from uniot.settings import ImageSettings, Settings
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -16,10 +16,10 @@ else:
     import tomli as tomllib
 
 
-def read(text: str, tmp_path, **options) -> Settings:
+def read(text: str, tmp_path) -> Settings:
     path = tmp_path / "settings.toml"
     path.write_text(text, encoding="utf-8")
-    return Settings.from_toml(path, **options)
+    return Settings.from_toml(path)[0]
 
 
 # --- defaults ---------------------------------------------------------------------------------------------
@@ -113,9 +113,22 @@ def test_any_text_in_a_table_comes_back_from_toml(text):
 def test_unicode_paths_and_quotes_come_back_from_the_file(tmp_path):
     data = {"source": 'Übung "ä" \\ λ/数据/🦉\ttab\x7f'}
     path = tmp_path / "settings.toml"
-    path.write_text(Settings().to_toml(data=data), encoding="utf-8")
-    assert tomllib.loads(path.read_text(encoding="utf-8"))["data"] == data
-    assert Settings.from_toml(path, ignore=("data",)) == Settings()
+    path.write_text(Settings().to_toml(inputs=data), encoding="utf-8")
+    assert tomllib.loads(path.read_text(encoding="utf-8"))["inputs"] == data
+    assert Settings.from_toml(path) == (Settings(), None)
+
+
+def test_settings_of_images_are_a_table_of_their_own(tmp_path):
+    images = ImageSettings.checked(backbone="resnet50.a1_in1k", fine_tune="last", weights='w "1".safetensors')
+    path = tmp_path / "settings.toml"
+    path.write_text(Settings(steps=7).to_toml(images, inputs={"source": "a"}), encoding="utf-8")
+    assert Settings.from_toml(path) == (Settings(steps=7), images)
+
+
+@pytest.mark.parametrize("wrong", [{"fine_tune": "some"}, {"backbone": "../x y"}, {"accumulate": 0}, {"size": 3}])
+def test_wrong_settings_of_images_are_named(wrong):
+    with pytest.raises(SettingsError, match=next(iter(wrong))):
+        ImageSettings.checked(**wrong)
 
 
 def test_toml_explains_every_setting():

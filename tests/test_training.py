@@ -107,7 +107,7 @@ class Toy(nn.Module):
     def is_prepared(self) -> bool:
         return self.left <= 0
 
-    def prepare(self, target: torch.Tensor, target_ids: torch.Tensor) -> None:
+    def prepare(self, target: torch.Tensor, target_ids: torch.Tensor, gather: object) -> None:
         self.left -= len(target_ids)
         self.events.append(f"prepare {'training' if self.training else 'eval'}")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,16 +12,18 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
 from torch import Tensor
 
+from uniot.adaptation import OnStep, adapt
 from uniot.data.arrays import as_inputs, as_labels, scaled_rows
 from uniot.data.augmentation import rewrite
 from uniot.data.samples import TensorSamples
-from uniot.errors import DataError, NotFittedError, RunFolderError, SettingsError
+from uniot.errors import DataError, NotFittedError
 from uniot.evaluation import common_recall, specificity
 from uniot.methods import Losses
-from uniot.model import AdaptedModel, build_method
+from uniot.model import AdaptedModel
 from uniot.prediction import Prediction
+from uniot.processes import Processes
 from uniot.settings import Settings
-from uniot.training import Watch, fingerprint, train
+from uniot.training import Watch, fingerprint
 
 _FROM_SETTINGS = tuple(name for name in Settings.model_fields if name != "seed")
 
@@ -128,8 +130,9 @@ class UniOT(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         X_target: Any = None,
         *,
         run: str | Path | None = None,
+        processes: Processes | None = None,
         oracle_y_target: Any = None,
-        on_step: Callable[[int, int, Mapping[str, float]], None] | None = None,
+        on_step: OnStep | None = None,
     ) -> UniOT:
         """Learns from a labelled source and an unlabelled target.
 
@@ -139,43 +142,28 @@ class UniOT(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             X_target: target embeddings, (m, d).
             run: folder for checkpoints. A `fit` that was interrupted goes on from there when it is called again
                 with the same data and settings.
+            processes: who shares the work, from `uniot.processes.start_processes`; every process calls `fit` with all
+                the data.
             oracle_y_target: true target labels. They add the columns `oracle_recall` and `oracle_specificity` of
                 the detection to `history_` and nothing else.
             on_step: called with step, number of steps and numbers of the step.
         """
         settings = self._given_settings()
         source, labels, target = _checked(X, y, X_target, settings)
-        classes, class_index = np.unique(labels, return_inverse=True)
-        unknown = _unknown_label(self.unknown_label, classes)
-        settings = settings.resolved(len(target))
-        steps = settings.steps or 0
-        of_class = torch.from_numpy(class_index.astype(np.int64))
-        method = build_method(target.shape[1:], len(classes), settings)
-        digest = fingerprint(settings, [source, of_class, target])
-        finished = None if run is None else _finished_run(Path(run), digest)
-        if finished is not None:
-            return self._set_fitted(finished)
+        classes = np.unique(labels)
         # Only the labelled images are varied: it widens what a class may look like, the target is what it is.
         augment = rewrite if settings.backbone != "none" else None
-        history = train(
-            method,
+        model = adapt(
             TensorSamples(source, augment),
-            of_class,
+            labels,
             TensorSamples(target),
             settings,
-            folder=None if run is None else Path(run),
-            fingerprint=digest,
+            unknown=self.unknown_label,
+            fingerprint=lambda resolved: fingerprint(resolved, [source, _digestible(labels), target]),
+            run=None if run is None else Path(run),
+            processes=processes,
             watch=None if oracle_y_target is None else _oracle_watch(oracle_y_target, classes, len(target)),
-            on_step=None if on_step is None else lambda step, row: on_step(step, steps, row),
-        )
-        model = AdaptedModel.conclude(
-            method,
-            target,
-            classes=classes,
-            unknown=unknown,
-            settings=settings,
-            history=history,
-            fingerprint=digest,
+            on_step=on_step,
         )
         return self._set_fitted(model)
 
@@ -210,7 +198,11 @@ class UniOT(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     @classmethod
     def load(cls, folder: str | Path) -> UniOT:
         """A fitted estimator from a run folder."""
-        model = AdaptedModel.load(Path(folder))
+        return cls.from_model(AdaptedModel.load(Path(folder)))
+
+    @classmethod
+    def from_model(cls, model: AdaptedModel) -> UniOT:
+        """A fitted estimator around what was learnt."""
         values = model.settings.model_dump()
         estimator = cls(
             **{name: values[name] for name in _FROM_SETTINGS}, unknown_label=model.unknown, random_state=values["seed"]
@@ -273,15 +265,6 @@ def _checked(X: Any, y: Any, X_target: Any, settings: Settings) -> tuple[Tensor,
             f"X_source has samples of shape {tuple(source.shape[1:])} and X_target of {tuple(target.shape[1:])}. "
             "Give embeddings of one and the same model for both."
         )
-    if len(np.unique(labels)) < 2:
-        raise DataError(
-            f"the source has a single class, {labels.tolist()[0]!r}. Give at least two classes to tell apart."
-        )
-    if len(target) < 2:
-        raise DataError(
-            "X_target has a single row, and the rule compares target samples with each other. Fit on a collection, "
-            "then use `predict` for single samples."
-        )
     return source, labels, target
 
 
@@ -296,31 +279,9 @@ def _as_tensor(values: Any, name: str, settings: Settings) -> Tensor:
     return torch.from_numpy(images)
 
 
-def _unknown_label(given: str | int | None, classes: np.ndarray) -> str | int:
-    is_text = classes.dtype.kind == "U"
-    unknown = ("unknown" if is_text else -1) if given is None else given
-    if isinstance(unknown, str) != is_text:
-        kind = "text" if is_text else "integers"
-        raise SettingsError(f"unknown_label is {unknown!r} and the classes are {kind}. Give a label of the same kind.")
-    if unknown in classes.tolist():
-        raise DataError(
-            f"a source class is called {unknown!r}, which is also what unknown samples are called. "
-            "Set unknown_label to something else."
-        )
-    return unknown
-
-
-def _finished_run(folder: Path, digest: str) -> AdaptedModel | None:
-    """The run that the folder already holds, if it is this one."""
-    if not AdaptedModel.is_saved(folder):
-        return None
-    model = AdaptedModel.load(folder)
-    if model.fingerprint != digest:
-        raise RunFolderError(
-            f"{folder} holds a finished run of other data or other settings. Give another folder, or ask for it to be "
-            "replaced (--overwrite on the command line)."
-        )
-    return model
+def _digestible(labels: np.ndarray) -> Tensor:
+    """The labels as numbers, by their place among the sorted classes."""
+    return torch.from_numpy(np.unique(labels, return_inverse=True)[1].astype(np.int64))
 
 
 def _oracle_watch(y_target: Any, classes: np.ndarray, n_target: int) -> Watch:

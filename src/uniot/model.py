@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import csv
-import io
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,31 +12,41 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from uniot.answers import AnswerWriter
 from uniot.data.batches import generator_for
+from uniot.data.samples import Samples
 from uniot.discovery import PrivateGroups, private_groups
+from uniot.embeddings.image_reader import ImageReader
 from uniot.errors import RunFolderError
 from uniot.methods import UniOTMethod
+from uniot.networks.fine_tuned import FineTuned
 from uniot.networks.small_cnn import SmallCNN
 from uniot.prediction import Prediction
+from uniot.processes import Processes
 from uniot.run_folder import read_tensors, write_tensors, write_text
 from uniot.settings import Settings
 from uniot.training import History
 from uniot.transport import UnbalancedPotential
 
-# Rows are always projected in blocks of one size, so that a row's answer does not depend on its company.
-_BLOCK_ROWS = 128
+# Samples always go through the networks in blocks of one size, so that an answer does not depend on its company.
+_BLOCK_ROWS, _BLOCK_IMAGES, _IMAGE_VALUES = 128, 16, 100_000
 _RULE_TOLERANCE = 1e-9
 _WEIGHTS, _RULE = 100, 101
-_MODEL, _FEATURES = "model.safetensors", "features.safetensors"
+_MODEL, _FEATURES, _BACKBONE = "model.safetensors", "features.safetensors", "backbone.safetensors"
 
 
-def build_method(input_shape: Sequence[int], n_classes: int, settings: Settings) -> UniOTMethod:
+def build_method(
+    input_shape: Sequence[int], n_classes: int, settings: Settings, reader: ImageReader | None = None
+) -> UniOTMethod:
     """The networks with the weights that the seed decides; torch's own random state stays as it was."""
     with torch.random.fork_rng(devices=[]):
         torch.random.manual_seed(int(generator_for(settings.seed, _WEIGHTS).initial_seed()))
         if settings.backbone == "small-cnn":
             backbone = SmallCNN()
             return UniOTMethod(backbone.out_features, n_classes, settings, backbone)
+        if reader is not None and reader.fine_tunes:
+            tail = FineTuned(reader.tail, settings.input_norm, reader.settings.accumulate)
+            return UniOTMethod(reader.width, n_classes, settings, tail)
         return UniOTMethod(int(np.prod(input_shape)), n_classes, settings)
 
 
@@ -57,6 +66,7 @@ class AdaptedModel:
         target_features: (n, feature_size), float32.
         history: numbers step by step.
         fingerprint: of data and settings.
+        reader: what makes inputs from images; None where the run was made from arrays.
     """
 
     method: UniOTMethod
@@ -70,35 +80,56 @@ class AdaptedModel:
     target_features: np.ndarray
     history: History
     fingerprint: str
+    reader: ImageReader | None = None
 
     @classmethod
     def conclude(
         cls,
         method: UniOTMethod,
-        inputs: Tensor,
+        target: Samples,
         *,
         classes: np.ndarray,
         unknown: str | int,
         settings: Settings,
         history: History,
         fingerprint: str,
+        reader: ImageReader | None = None,
+        processes: Processes | None = None,
     ) -> AdaptedModel:
         """Solves the test problem of the whole target and groups what it leaves unknown.
 
+        Where there are several processes, each looks at its own part of the target, and all end with the same answer.
         Paper: the testing phase; the class is the row's largest entry, and there is no column test.
         """
-        features = _features(method, inputs)
-        cosines = _cosines(method, features)
-        rule = method.transport(cosines, None, generator_for(settings.seed, _RULE), _RULE_TOLERANCE)
+        processes = processes or Processes()
+        own_ids = torch.arange(len(target))[processes.part(len(target))]
+        own, shape = _features_of_samples(method, target, own_ids)
+        method.cpu()
+        cosines = _cosines(method, own)
+        generator = generator_for(settings.seed, _RULE)
+        rule = method.transport(cosines, None, generator, _RULE_TOLERANCE, processes if processes.count > 1 else None)
         assignment = rule.assign(cosines)
-        known = assignment.known.numpy()
-        groups = private_groups(features.numpy()[~known], settings.n_private_classes, seed=settings.seed)
+        features = processes.gather_parts(own, len(target)).numpy()
+        nearest = processes.gather_parts(assignment.nearest, len(target)).numpy()
+        known = processes.gather_parts(assignment.known.byte(), len(target)).bool().numpy()
+        confidence = _confidence(processes.gather_parts(assignment.confidence, len(target)), rule)
+        groups = private_groups(features[~known], settings.n_private_classes, seed=settings.seed)
         group = np.full(len(known), -1, dtype=np.int64)
         group[~known] = groups.group
-        target = Prediction(assignment.nearest.numpy(), known, _confidence(assignment.confidence, rule), group)
-        shape = tuple(int(size) for size in inputs.shape[1:])
+        answers = Prediction(nearest, known, confidence, group)
         return cls(
-            method, rule, groups, classes, unknown, settings, shape, target, features.numpy(), history, fingerprint
+            method=method,
+            rule=rule,
+            groups=groups,
+            classes=classes,
+            unknown=unknown,
+            settings=settings,
+            input_shape=shape,
+            target=answers,
+            target_features=features,
+            history=history,
+            fingerprint=fingerprint,
+            reader=reader,
         )
 
     def predict(self, inputs: Tensor) -> Prediction:
@@ -135,13 +166,23 @@ class AdaptedModel:
         """Class names, and the unknown label."""
         return prediction.labels(self.classes, self.unknown)
 
-    def save(self, folder: Path, ids: Sequence[str] | None = None, inputs: dict[str, Any] | None = None) -> None:
-        """Writes the run folder; `model.safetensors` comes last, so that where it is, the rest is."""
-        write_text(folder / "settings.toml", self.settings.to_toml(**({"inputs": inputs} if inputs else {})))
+    def save(self, folder: Path, names: Sequence[str] | None = None, inputs: dict[str, Any] | None = None) -> None:
+        """Writes the run folder; `model.safetensors` comes last, so that where it is, the rest is.
+
+        Args:
+            folder: made if it does not exist.
+            names: what the samples of the target are called; numbers if None.
+            inputs: where the data came from, for settings.toml.
+        """
+        images = None if self.reader is None else self.reader.settings
+        write_text(folder / "settings.toml", self.settings.to_toml(images, **({"inputs": inputs} if inputs else {})))
         write_text(folder / "history.csv", self.history.to_csv())
-        write_text(folder / "predictions.csv", predictions_csv(self, self.target, ids))
+        with AnswerWriter(folder / "predictions.csv", self.classes, self.unknown) as answers:
+            answers.write(names, self.target)
         features = torch.from_numpy(self.target_features).half()
         write_tensors(folder / _FEATURES, {"target": features}, {"fingerprint": self.fingerprint})
+        if self.reader is not None:
+            self.reader.save(folder / _BACKBONE)
         tensors = {f"method.{name}": value for name, value in self.method.state_dict().items()}
         tensors |= {
             "rule.class_potential": self.rule.class_potential,
@@ -167,6 +208,7 @@ class AdaptedModel:
             },
             "columns": self.history.columns,
             "fingerprint": self.fingerprint,
+            "from_images": self.reader is not None,
         }
         write_tensors(folder / _MODEL, tensors, about)
 
@@ -193,7 +235,10 @@ class AdaptedModel:
         settings = Settings.checked(**cast(dict[str, Any], about["settings"]))
         classes = np.array(about["classes"])
         shape = tuple(cast(list[int], about["input_shape"]))
-        method = build_method(shape, len(classes), settings)
+        reader = ImageReader.load(folder / _BACKBONE) if (folder / _BACKBONE).is_file() else None
+        if reader is None and about["from_images"]:
+            raise RunFolderError(f"{folder / _BACKBONE} is missing: the run was made from images. Make it again.")
+        method = build_method(shape, len(classes), settings, reader)
         start = len("method.")
         method.load_state_dict({k[start:]: v for k, v in tensors.items() if k.startswith("method.")})
         method.eval()
@@ -217,42 +262,34 @@ class AdaptedModel:
             target_features=features["target"].float().numpy(),
             history=History(cast(list[str], about["columns"]), tensors["history"].tolist()),
             fingerprint=cast(str, about["fingerprint"]),
+            reader=reader,
         )
 
 
-def predictions_csv(model: AdaptedModel, prediction: Prediction, ids: Sequence[str] | None = None) -> str:
-    """One line per sample: path, label, known, confidence, nearest_class, group; group is empty where known."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["path", "label", "known", "confidence", "nearest_class", "group"])
-    names = ids if ids is not None else [str(row) for row in range(len(prediction))]
-    labels = model.labels(prediction)
-    for row, name in enumerate(names):
-        group = "" if prediction.group[row] < 0 else int(prediction.group[row])
-        nearest = model.classes[prediction.nearest[row]]
-        known = str(bool(prediction.known[row])).lower()
-        writer.writerow([name, labels[row], known, f"{prediction.confidence[row]:.6f}", nearest, group])
-    return text.getvalue()
+def _features(method: UniOTMethod, inputs: Tensor) -> Tensor:
+    size = _block_size(inputs.shape[1:])
+    return torch.cat([_features_of_block(method, block, size) for block in inputs.split(size)])
 
 
-def sample_names(folder: Path) -> list[str]:
-    """Names of the target's samples, from a run's predictions.csv."""
-    try:
-        with (folder / "predictions.csv").open(encoding="utf-8", newline="") as file:
-            return [row["path"] for row in csv.DictReader(file)]
-    except (OSError, KeyError, UnicodeDecodeError, csv.Error) as error:
-        raise RunFolderError(f"{folder / 'predictions.csv'} cannot be read ({error}). Make the run again.") from None
+def _features_of_samples(method: UniOTMethod, samples: Samples, ids: Tensor) -> tuple[Tensor, tuple[int, ...]]:
+    """Features of the samples at `ids`, and the shape of one sample."""
+    shape = samples.batch(torch.zeros(1, dtype=torch.long)).shape[1:]
+    size = _block_size(shape)
+    features = [_features_of_block(method, samples.batch(block), size) for block in ids.split(size)]
+    return torch.cat(features), tuple(int(size) for size in shape)
+
+
+def _block_size(shape: Sequence[int]) -> int:
+    return _BLOCK_ROWS if math.prod(shape) < _IMAGE_VALUES else _BLOCK_IMAGES
 
 
 @torch.no_grad()
-def _features(method: UniOTMethod, inputs: Tensor) -> Tensor:
+def _features_of_block(method: UniOTMethod, block: Tensor, size: int) -> Tensor:
     method.eval()
-    features = []
-    for block in inputs.split(_BLOCK_ROWS):
-        missing = _BLOCK_ROWS - len(block)
-        padded = torch.cat([block, block.new_zeros(missing, *block.shape[1:])]) if missing else block
-        features.append(method.features(padded)[: len(block)])
-    return torch.cat(features)
+    missing = size - len(block)
+    padded = torch.cat([block, block.new_zeros(missing, *block.shape[1:])]) if missing else block
+    features: Tensor = method.features(padded.to(method.class_mass.device))[: len(block)]
+    return features.float().cpu()
 
 
 @torch.no_grad()

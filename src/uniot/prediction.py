@@ -23,6 +23,12 @@ class Prediction:
     confidence: np.ndarray
     group: np.ndarray
 
+    @classmethod
+    def none(cls) -> Prediction:
+        """Answers for no samples."""
+        indices = np.zeros(0, dtype=np.int64)
+        return cls(indices, np.zeros(0, dtype=bool), np.zeros(0), indices)
+
     def __len__(self) -> int:
         return len(self.nearest)
 

@@ -43,6 +43,8 @@ def replacing(path: Path) -> Iterator[Path]:
         with partial.open("rb+") as written:
             os.fsync(written.fileno())
         partial.replace(path)
+    except RunFolderError:
+        raise
     except OSError as error:
         raise RunFolderError(
             f"{path} cannot be written ({error.strerror or error}). Check that the folder exists, that it is "
@@ -66,7 +68,11 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], about: Mapping[str,
     metadata = {"format": FORMAT, "about": described, "sha256": _checksum(contiguous, described)}
     with replacing(path) as partial:
         try:
+            # save_file makes files that only their owner may read; this one is as readable as any other.
+            partial.touch()
+            mode = partial.stat().st_mode
             save_file(contiguous, partial, metadata)
+            partial.chmod(mode)
         except SafetensorError as error:  # a full disk arrives as one
             raise OSError(str(error)) from error
 

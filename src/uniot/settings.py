@@ -5,22 +5,67 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from uniot.errors import SettingsError
 
 if sys.version_info >= (3, 11):
+    from typing import Self
+
     import tomllib
 else:
     import tomli as tomllib
+    from typing_extensions import Self
 
 
-class Settings(BaseModel):
-    """How a run is made. `None` means that the data decide; `resolved` fills those in."""
+class CheckedSettings(BaseModel):
+    """Settings that refuse what they do not know."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+    @classmethod
+    def checked(cls, **values: Any) -> Self:
+        """Settings from keywords; a wrong one is a `SettingsError` that names it."""
+        try:
+            return cls(**values)
+        except ValidationError as error:
+            raise SettingsError(_explain(error, cls)) from None
+
+    def toml_lines(self) -> list[str]:
+        """Each setting with its sentence."""
+        lines = []
+        for name, field in type(self).model_fields.items():
+            value = getattr(self, name)
+            lines.append(f"# {field.description}")
+            lines.append(f"# {name} =" if value is None else f"{name} = {_toml_value(value)}")
+        return lines
+
+
+class ImageSettings(CheckedSettings):
+    """How images become what a method is trained on; the table `images` of a settings.toml."""
+
+    backbone: str = Field(
+        "efficientnet_lite0",
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9_.:/-]*$",
+        max_length=200,
+        description="Name of a timm model; efficientnet_lite0 comes with the install.",
+    )
+    weights: str | None = Field(None, description="File that its weights were read from; its own if None.")
+    fine_tune: Literal["none", "last", "all"] = Field(
+        "none", description="What of the backbone is trained: nothing, the last stage, or all of it."
+    )
+    accumulate: int = Field(
+        1, ge=1, le=10_000, description="Parts of a batch that go through the backbone one after another."
+    )
+    precision: Literal["32-true", "bf16-mixed", "16-mixed"] = Field(
+        "32-true", description="Of the network on a GPU; mixed is quicker."
+    )
+
+
+class Settings(CheckedSettings):
+    """How a run is made. `None` means that the data decide; `resolved` fills those in."""
 
     n_clusters: int | None = Field(
         None, ge=1, le=100_000, description="Cluster prototypes K; from the target's size if None."
@@ -69,14 +114,6 @@ class Settings(BaseModel):
     checkpoint_every: int = Field(100, ge=1, le=10_000_000, description="Steps between two checkpoints of a run.")
     seed: int = Field(0, ge=0, lt=2**63, description="Decides every random choice.")
 
-    @classmethod
-    def checked(cls, **values: Any) -> Settings:
-        """Settings from keywords; a wrong one is a `SettingsError` that names it."""
-        try:
-            return cls(**values)
-        except ValidationError as error:
-            raise SettingsError(_explain(error, cls)) from None
-
     def resolved(self, n_target: int) -> Settings:
         """The same settings with everything decided for a target of `n_target` samples.
 
@@ -97,20 +134,19 @@ class Settings(BaseModel):
         values["queue_size"] = max(1, values["queue_size"] // batch) * batch
         return self.model_copy(update=values)
 
-    def to_toml(self, **tables: dict[str, Any]) -> str:
+    def to_toml(self, images: ImageSettings | None = None, **tables: dict[str, Any]) -> str:
         """A commented TOML text that `from_toml` reads back; `tables` are appended as tables."""
-        lines = []
-        for name, field in type(self).model_fields.items():
-            value = getattr(self, name)
-            lines.append(f"# {field.description}")
-            lines.append(f"# {name} =" if value is None else f"{name} = {_toml_value(value)}")
+        lines = self.toml_lines()
+        if images is not None:
+            lines += ["", "[images]", *images.toml_lines()]
         for table, values in tables.items():
-            lines += ["", f"[{table}]", *(f"{key} = {_toml_value(value)}" for key, value in values.items())]
+            as_lines = [f"{key} = {_toml_value(value)}" for key, value in values.items()]
+            lines += ["", f"[{table}]", *as_lines]
         return "\n".join(lines) + "\n"
 
     @classmethod
-    def from_toml(cls, path: Path, *, ignore: tuple[str, ...] = ()) -> Settings:
-        """Settings from a TOML file; tables named in `ignore` are left aside."""
+    def from_toml(cls, path: Path) -> tuple[Settings, ImageSettings | None]:
+        """Settings from a TOML file, and those of images where it has a table of them."""
         try:
             values = tomllib.loads(path.read_text(encoding="utf-8"))
         except OSError as error:
@@ -119,7 +155,9 @@ class Settings(BaseModel):
             ) from None
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise SettingsError(f"{path} is not valid TOML ({error}). Correct it or remove it.") from None
-        return cls.checked(**{key: value for key, value in values.items() if key not in ignore})
+        values.pop("inputs", None)
+        images = values.pop("images", None)
+        return cls.checked(**values), None if images is None else ImageSettings.checked(**images)
 
 
 _CLUSTERS = ((3500, 50), (10_000, 150), (100_000, 500))

@@ -6,9 +6,11 @@ import hashlib
 import math
 import signal
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,8 +19,9 @@ from torch import Tensor, nn
 
 from uniot.data.batches import PairedBatches
 from uniot.data.samples import Samples
-from uniot.errors import DataError, NumericalError, RunFolderError, RunInterrupted
+from uniot.errors import DataError, NumericalError, RunFolderError, RunInterrupted, SettingsError
 from uniot.methods.method import Batch, Losses, Method, parameter_groups
+from uniot.processes import Processes
 from uniot.run_folder import read_tensors, write_tensors
 from uniot.settings import Settings
 
@@ -62,6 +65,7 @@ def train(
     *,
     folder: Path | None = None,
     fingerprint: str = "",
+    processes: Processes | None = None,
     watch: Watch | None = None,
     on_step: Callable[[int, Mapping[str, float]], None] | None = None,
 ) -> History:
@@ -75,6 +79,7 @@ def train(
         settings: resolved settings.
         folder: where checkpoints go and are looked for; none are written if None.
         fingerprint: of data and settings, so that a checkpoint is never continued with others.
+        processes: who shares the work; each brings its part of every batch, and all end with the same weights.
         watch: adds columns to the history.
         on_step: told of each finished step, for a progress bar.
 
@@ -83,7 +88,13 @@ def train(
         the same to the last bit, whether the run was interrupted or not.
     """
     assert settings.steps is not None
-    module = cast(nn.Module, method)
+    processes = processes or Processes()
+    if settings.batch_size % processes.count:
+        raise SettingsError(
+            f"a batch of {settings.batch_size} cannot be shared evenly by {processes.count} processes. "
+            f"Set batch_size to a multiple of {processes.count}."
+        )
+    module = cast(nn.Module, method).to(processes.device)
     module.train()
     batches = PairedBatches(source_classes, len(target), settings.batch_size, settings.seed)
     groups = parameter_groups(module, method.backbone, settings)
@@ -95,26 +106,33 @@ def train(
         nesterov=settings.momentum > 0,
         fused=True,
     )
+    optimiser = processes.set_up(optimiser)
     full_rates = [group["lr"] for group in optimiser.param_groups]
     history = History()
     checkpoint = None if folder is None else Checkpoint(folder, fingerprint)
     first = checkpoint.restore(module, optimiser, history) if checkpoint else 0
     if first == 0:
-        _prepare(method, target, batches, settings)
-    with _interrupts_noted(enabled=checkpoint is not None) as interrupted:
-        for step in range(first, settings.steps):
+        _prepare(method, target, batches, processes)
+    make = partial(_make_batch, source, source_classes, target, batches, processes)
+    coming = batches_of(make, range(first, settings.steps), ahead=source.reads_files or target.reads_files)
+    with _interrupts_noted(enabled=checkpoint is not None) as interrupted, closing(coming):
+        for step, batch in coming:
             factor = learning_rate_factor(step, settings.steps)
             for group, rate in zip(optimiser.param_groups, full_rates, strict=True):
                 group["lr"] = rate * factor
-            row = _step(method, optimiser, source, source_classes, target, batches, step, watch)
+            row = _step(method, optimiser, batch, processes, watch)
             row = {"step": step + 1, "learning_rate": settings.learning_rate * factor, **row}
             history.add(row)
             if on_step is not None:
                 on_step(step + 1, row)
             done = step + 1
             # Asked once: an interrupt that comes after this line is for the next step.
-            stop = interrupted()
-            if checkpoint and (stop or done % settings.checkpoint_every == 0 or done == settings.steps):
+            stop = _anywhere(interrupted(), processes)
+            if (
+                checkpoint
+                and processes.rank == 0
+                and (stop or done % settings.checkpoint_every == 0 or done == settings.steps)
+            ):
                 checkpoint.save(done, module, optimiser, history)
             if stop:
                 raise RunInterrupted(
@@ -125,39 +143,75 @@ def train(
     return history
 
 
-def _prepare(method: Method, target: Samples, batches: PairedBatches, settings: Settings) -> None:
+def _prepare(method: Method, target: Samples, batches: PairedBatches, processes: Processes) -> None:
     module = cast(nn.Module, method)
     module.eval()
     step = 0
     while not method.is_prepared():
         ids = batches.target(step)
-        method.prepare(target.batch(ids), ids)
+        inputs = target.batch(ids, part=processes.part(len(ids))).to(processes.device)
+        method.prepare(inputs, ids.to(processes.device), processes.gather)
         step += 1
     module.train()
 
 
-def _step(
-    method: Method,
-    optimiser: torch.optim.Optimizer,
+def _make_batch(
     source: Samples,
     source_classes: Tensor,
     target: Samples,
     batches: PairedBatches,
+    processes: Processes,
     step: int,
-    watch: Watch | None,
-) -> dict[str, float]:
+) -> Batch:
     source_ids, target_ids = batches.source(step), batches.target(step)
     generator = batches.generator(step)
-    batch = Batch(
-        source=source.batch(source_ids, generator),
-        source_labels=source_classes[source_ids],
-        target=target.batch(target_ids, generator),
-        target_ids=target_ids,
+    device = processes.device
+    return Batch(
+        source=source.batch(source_ids, generator, processes.part(len(source_ids))).to(device),
+        source_labels=source_classes[source_ids].to(device),
+        target=target.batch(target_ids, generator, processes.part(len(target_ids))).to(device),
+        target_ids=target_ids.to(device),
         step=step,
         generator=generator,
+        gather=processes.gather,
     )
+
+
+def batches_of(make: Callable[[int], Batch], steps: Iterable[int], *, ahead: bool) -> Generator[tuple[int, Batch]]:
+    """Each step with its batch; `ahead`: while one is computed with, the next one is made."""
+    if not ahead:
+        yield from ((step, make(step)) for step in steps)
+        return
+    with ThreadPoolExecutor(max_workers=1, thread_name_prefix="next-batch") as worker:
+        waiting: Future[Batch] | None = None
+        last = None
+        for step in steps:
+            upcoming = worker.submit(make, step)
+            if waiting is not None and last is not None:
+                yield last, waiting.result()
+            last, waiting = step, upcoming
+        if waiting is not None and last is not None:
+            yield last, waiting.result()
+
+
+def _anywhere(noted: bool, processes: Processes) -> bool:
+    """Whether any process was interrupted: all of them stop at the same step."""
+    if processes.count == 1:
+        return noted
+    return bool(processes.add(torch.tensor(float(noted))) > 0)
+
+
+def _step(
+    method: Method,
+    optimiser: torch.optim.SGD,
+    batch: Batch,
+    processes: Processes,
+    watch: Watch | None,
+) -> dict[str, float]:
+    step = batch.step
     try:
-        losses = method.step(batch)
+        with processes.autocast():
+            losses = method.step(batch)
     except DataError as error:
         # The samples were checked before the run: it is the weights that have left the range of numbers.
         raise NumericalError(
@@ -171,13 +225,13 @@ def _step(
             "Lower learning_rate, or check the embeddings for extreme values."
         )
     optimiser.zero_grad()
-    losses.total.backward()
+    processes.backward(losses.total, _parameters(optimiser))
     optimiser.step()
     method.after_step()
     row = {"loss": float(losses.total.detach())}
     row |= {f"loss_{name}": float(part.detach()) for name, part in losses.parts.items()}
     row |= losses.notes
-    return row | dict(watch(target_ids, losses) if watch else {})
+    return row | dict(watch(batch.target_ids, losses) if watch else {})
 
 
 class Checkpoint:

@@ -118,7 +118,7 @@ def test_source_loss_is_cross_entropy_of_cosines_over_the_temperature(method, ta
 
 def test_batch_has_no_place_for_target_labels():
     names = {field.name for field in dataclasses.fields(Batch)}
-    assert names == {"source", "source_labels", "target", "target_ids", "step", "generator"}
+    assert names == {"source", "source_labels", "target", "target_ids", "step", "generator", "gather"}
 
 
 def test_step_takes_all_its_randomness_from_the_batch(target):

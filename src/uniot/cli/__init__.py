@@ -8,7 +8,9 @@ import typer
 
 from uniot import __version__
 from uniot.cli.adapt import adapt
+from uniot.cli.data import app as data
 from uniot.cli.demo import demo
+from uniot.cli.embed import embed
 from uniot.cli.evaluate import evaluate
 from uniot.cli.predict import predict
 from uniot.errors import RunInterrupted, UniotError
@@ -21,8 +23,9 @@ app = typer.Typer(
     help="Label an unlabelled collection by a labelled one from elsewhere, and find what is in neither.\n\n"
     "Start with `uniot demo`.",
 )
-for command in (demo, adapt, predict, evaluate):
+for command in (demo, adapt, predict, evaluate, embed):
     app.command()(command)
+app.add_typer(data, name="data")
 
 
 def _version(show: bool) -> None:

@@ -43,7 +43,9 @@ def demo(
     model = UniOT(random_state=seed, **DEMO_SETTINGS)
     with only_one_writer(out), training_progress() as on_step:
         model.fit(digits.source_images, digits.source_labels, digits.target_images, run=out, on_step=on_step)
-        finish_run(model, out, [f"mnist/{row:04d}" for row in range(len(digits.target_images))], {"demo": "digits"})
+        finish_run(
+            model.model_, out, [f"mnist/{row:04d}" for row in range(len(digits.target_images))], {"demo": "digits"}
+        )
     took = time.monotonic() - began
     show_prediction(model.model_, model.model_.target)
     show_scores(score_run(model.model_, digits.oracle_target_labels, out), _SCORES)

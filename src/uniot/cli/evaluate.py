@@ -37,11 +37,12 @@ def evaluate(
 
     Example: `uniot evaluate run/ --labels webcam.npz`
     """
+    from uniot.answers import read_answers
     from uniot.data.embedding_files import read_labels
-    from uniot.model import AdaptedModel, sample_names
+    from uniot.model import AdaptedModel
 
     model = AdaptedModel.load(run)
-    truth = read_labels(labels, sample_names(run))
+    truth = read_labels(labels, read_answers(run / "predictions.csv").names)
     evaluation = score_run(model, truth, run, average)
     show_scores(evaluation)
     console().print(f"Written to {run / 'metrics.json'}.")

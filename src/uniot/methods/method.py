@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -12,17 +12,26 @@ from torch import Tensor, nn
 from uniot.settings import Settings
 
 
+def unchanged(rows: Tensor) -> Tensor:
+    """What one process gathers."""
+    return rows
+
+
 @dataclass(frozen=True)
 class Batch:
     """What one step sees; there is no place for target labels.
 
+    Where several processes share a step, each has the inputs of its own part; labels, ids and everything behind
+    `gather` are those of the whole batch, in every process the same.
+
     Attributes:
-        source: inputs, (b, ...).
-        source_labels: class index of each, (b,).
-        target: inputs, (b', ...).
-        target_ids: which target sample each row is, (b',).
+        source: inputs of this process, (b / processes, ...).
+        source_labels: class index of each of the whole batch, (b,).
+        target: inputs of this process, (b' / processes, ...).
+        target_ids: which target sample each row of the whole batch is, (b',).
         step: number of the step, from zero.
-        generator: source of all randomness in the step.
+        generator: source of all randomness in the step, on the CPU.
+        gather: from rows of this process to those of all, with gradients.
     """
 
     source: Tensor
@@ -31,6 +40,7 @@ class Batch:
     target_ids: Tensor
     step: int
     generator: torch.Generator
+    gather: Callable[[Tensor], Tensor] = unchanged
 
 
 @dataclass(frozen=True)
@@ -56,8 +66,8 @@ class Method(Protocol):
 
     backbone: nn.Module
 
-    def prepare(self, target: Tensor, target_ids: Tensor) -> None:
-        """Sees one batch of the target before the first step; called until `is_prepared`."""
+    def prepare(self, target: Tensor, target_ids: Tensor, gather: Callable[[Tensor], Tensor] = unchanged) -> None:
+        """Sees one batch of the target before the first step; called until `is_prepared`. Parts as in `Batch`."""
         ...
 
     def is_prepared(self) -> bool:

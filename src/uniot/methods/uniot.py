@@ -7,16 +7,18 @@ target batch ─► feature ─► unbalanced plan (+ queue, filling) ► common
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from uniot.errors import SettingsError
 from uniot.losses import common_class_loss, private_class_loss
-from uniot.methods.method import Batch, Losses
+from uniot.methods.method import Batch, Losses, unchanged
 from uniot.networks import FeatureQueue, ProjectionHead, Prototypes, nearest_neighbours
 from uniot.settings import Settings
-from uniot.transport import UnbalancedPotential, balanced_plan, filled_potential
+from uniot.transport import Shards, UnbalancedPotential, balanced_plan, filled_potential
 
 
 class UniOTMethod(nn.Module):
@@ -52,9 +54,9 @@ class UniOTMethod(nn.Module):
         return features
 
     @torch.no_grad()
-    def prepare(self, target: Tensor, target_ids: Tensor) -> None:
+    def prepare(self, target: Tensor, target_ids: Tensor, gather: Callable[[Tensor], Tensor] = unchanged) -> None:
         """Fills the queue before the first step, as the authors' code does."""
-        self.queue.push(self.features(target), target_ids)
+        self.queue.push(gather(self.features(target)), target_ids)
 
     def is_prepared(self) -> bool:
         """Whether the queue is full."""
@@ -63,7 +65,8 @@ class UniOTMethod(nn.Module):
     def step(self, batch: Batch) -> Losses:
         """Source classification, common-class detection and private-class discovery. Paper: Eq. (15)."""
         embeddings = torch.cat([self.backbone(batch.source), self.backbone(batch.target)])
-        source, target = self.projection(embeddings).split([len(batch.source), len(batch.target)])
+        own = self.projection(embeddings).float().split([len(batch.source), len(batch.target)])
+        source, target = (batch.gather(features) for features in own)
         tau = self.settings.temperature
         classification = F.cross_entropy(self.classes(source) / tau, batch.source_labels)
         private = self.private_class_loss(target, batch)
@@ -121,6 +124,7 @@ class UniOTMethod(nn.Module):
         counts: Tensor | None,
         generator: torch.Generator,
         tolerance: float = 1e-6,
+        shards: Shards | None = None,
     ) -> UnbalancedPotential:
         """The filled unbalanced problem of these rows, with the class mass learnt so far. Paper: Eq. (4)."""
         return filled_potential(
@@ -134,4 +138,5 @@ class UniOTMethod(nn.Module):
             tolerance=tolerance,
             start=self.potential,
             generator=generator,
+            shards=shards,
         )

@@ -5,6 +5,7 @@ from uniot.transport.detection import common_rows, filled_potential
 from uniot.transport.filling import FilledRows, adaptive_filling
 from uniot.transport.plan import Assignment, TransportPlan, UnbalancedPotential
 from uniot.transport.rows import FeatureRows, Rows, SimilarityRows
+from uniot.transport.shards import Shards
 from uniot.transport.unbalanced import unbalanced_plan, unbalanced_potential
 
 __all__ = [
@@ -12,6 +13,7 @@ __all__ = [
     "FeatureRows",
     "FilledRows",
     "Rows",
+    "Shards",
     "SimilarityRows",
     "TransportPlan",
     "UnbalancedPotential",

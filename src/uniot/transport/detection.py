@@ -7,6 +7,7 @@ from torch import Tensor
 
 from uniot.transport.filling import adaptive_filling
 from uniot.transport.plan import UnbalancedPotential
+from uniot.transport.shards import Shards
 from uniot.transport.threads import one_thread_if_small
 from uniot.transport.unbalanced import unbalanced_potential
 
@@ -27,6 +28,7 @@ def filled_potential(
     tolerance: float = 1e-6,
     start: Tensor | None = None,
     generator: torch.Generator,
+    shards: Shards | None = None,
 ) -> UnbalancedPotential:
     """Fills the rows so that positives and negatives are equally many, and transports them to the classes.
 
@@ -41,12 +43,16 @@ def filled_potential(
         tolerance: accuracy of the potentials.
         start: class potential of a similar filled problem, (c,).
         generator: draws the filling.
+        shards: the processes that share the rows, each with its own part of `similarity` and `counts`.
 
     Paper: Eq. (4) with adaptive filling.
     """
 
     def solve(rows: Tensor, row_counts: Tensor, begin: Tensor | None, to: float) -> UnbalancedPotential:
-        return unbalanced_potential(rows, class_mass, epsilon, marginal_penalty, to, row_counts=row_counts, start=begin)
+        reduce = None if shards is None else shards.add
+        return unbalanced_potential(
+            rows, class_mass, epsilon, marginal_penalty, to, row_counts=row_counts, start=begin, reduce=reduce
+        )
 
     unfilled: list[UnbalancedPotential] = []
 
@@ -56,7 +62,7 @@ def filled_potential(
 
     if counts is None:
         counts = similarity.new_ones(len(similarity))
-    filled = adaptive_filling(similarity, counts, prototypes, confident, similarity_threshold, generator)
+    filled = adaptive_filling(similarity, counts, prototypes, confident, similarity_threshold, generator, shards)
     is_unfilled = bool(unfilled) and (start is None or not filled.n_filled)
     return solve(filled.similarity, filled.counts, unfilled[0].class_potential if is_unfilled else start, tolerance)
 

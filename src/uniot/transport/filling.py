@@ -14,6 +14,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from uniot.transport.shards import Shards, before_and_all, total
+
 
 @dataclass(frozen=True)
 class FilledRows:
@@ -37,6 +39,7 @@ def adaptive_filling(
     confident_rows: Callable[[Tensor, Tensor], Tensor],
     threshold: float,
     generator: torch.Generator,
+    shards: Shards | None = None,
 ) -> FilledRows:
     """Balances positive and negative rows.
 
@@ -48,38 +51,44 @@ def adaptive_filling(
             called only where positives are missing.
         threshold: γ.
         generator: draws the rows, with replacement.
+        shards: the processes that share the rows; their draws together are those of one process.
 
     Paper: "Adaptive filling for unbalanced proportion of positive and negative".
     """
     positive = similarity.amax(dim=1) > threshold
-    n_positive = int(counts[positive].sum())
-    missing = int(counts.sum()) - 2 * n_positive
+    found = torch.stack([counts[positive].sum(dtype=torch.float64), counts.sum(dtype=torch.float64)])
+    n_positive, n_rows = (int(number) for number in total(shards, found))
+    missing = n_rows - 2 * n_positive
     if missing > 0:
         pool = confident_rows(similarity, counts) * counts
-        if not bool(pool.any()):
+        if not before_and_all(shards, float(pool.sum(dtype=torch.float64)))[1]:
             return FilledRows(similarity, counts, 0)
-        return FilledRows(similarity, counts + draw_rows(pool, missing, generator), missing)
+        return FilledRows(similarity, counts + draw_rows(pool, missing, generator, shards), missing)
     if missing < 0:
-        drawn = draw_rows(counts, -missing, generator)
+        drawn = draw_rows(counts, -missing, generator, shards)
         chosen = drawn > 0
         fakes = fake_private_similarity(similarity[chosen], prototypes)
         return FilledRows(torch.cat([similarity, fakes]), torch.cat([counts, drawn[chosen]]), -missing)
     return FilledRows(similarity, counts, 0)
 
 
-def draw_rows(pool: Tensor, size: int, generator: torch.Generator) -> Tensor:
+def draw_rows(pool: Tensor, size: int, generator: torch.Generator, shards: Shards | None = None) -> Tensor:
     """How often each row is drawn when `size` draws with replacement fall on rows in proportion to `pool`.
 
     Args:
         pool: (n,), whole numbers, not all zero.
         size: number of draws.
-        generator: source of randomness.
+        generator: source of randomness, in the same state in every process.
+        shards: the processes that share the rows.
 
     Returns:
-        (n,), whole numbers that sum to `size`.
+        (n,), whole numbers that sum to `size`, over the processes where there are several.
     """
     ends = pool.to(torch.float64).cumsum(0)
-    tickets = torch.rand(size, generator=generator, dtype=torch.float64).to(pool.device) * ends[-1]
+    own = float(ends[-1]) if len(ends) else 0.0
+    before, everything = before_and_all(shards, own)
+    tickets = torch.rand(size, generator=generator, dtype=torch.float64).to(pool.device) * everything - before
+    tickets = tickets[(tickets >= 0) & (tickets < own)]
     rows = torch.searchsorted(ends, tickets, right=True)
     return torch.bincount(rows, minlength=len(pool)).to(pool.dtype)
 

@@ -1,0 +1,55 @@
+"""`uniot embed`: a folder of images in, a file of embeddings out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from uniot.cli.screen import reading_progress
+from uniot.errors import DataError
+
+
+def embed(
+    images: Annotated[Path, typer.Argument(help="A folder of images, a list file, or an image.")],
+    out: Annotated[Path, typer.Option(help="File to write: .npz, .npy, .parquet or .safetensors.")],
+    labelled: Annotated[
+        bool, typer.Option("--labelled", help="The folders, or the list file, hold labels: write them too.")
+    ] = False,
+    backbone: Annotated[str, typer.Option(help="A timm model; the default needs no download.")] = "efficientnet_lite0",
+    weights: Annotated[Path | None, typer.Option(help="Its weights from a file.")] = None,
+    strict: Annotated[bool, typer.Option("--strict", help="Stop at the first image that cannot be read.")] = False,
+    store: Annotated[Path | None, typer.Option(help="Folder that keeps embeddings between runs; one of yours.")] = None,
+    workers: Annotated[int | None, typer.Option(min=0, help="Processes that decode images.")] = None,
+) -> None:
+    """Compute the embeddings of images with a pretrained network.
+
+    Example: `uniot embed labelled/ --labelled --out labelled.npz`
+    """
+    import numpy as np
+
+    from uniot.data.embedding_files import write_embeddings
+    from uniot.data.image_files import holds_images, labelled_images, unlabelled_images
+    from uniot.embeddings.image_reader import ImageReader
+    from uniot.embeddings.store import EmbeddingStore
+    from uniot.images import Reading, read_collection, write_skipped
+    from uniot.run_folder import replacing
+    from uniot.settings import ImageSettings
+
+    if not holds_images(images):
+        raise DataError(f"{images} is not a folder of images, a list file or an image. Give one of these.")
+    settings = ImageSettings.checked(backbone=backbone, weights=None if weights is None else str(weights))
+    files = labelled_images(images) if labelled else unlabelled_images(images)
+    with reading_progress() as on_progress:
+        reading = Reading(EmbeddingStore(store), strict, workers, on_progress)
+        found = read_collection(files, ImageReader.open(settings), reading)
+    labels = np.array([str(file.label) for file in found.files]) if labelled else None
+    names = [file.name for file in found.files]
+    write_embeddings(out, found.values.astype(np.float32), labels, names, replacing=replacing)
+    skipped = out.with_name(f"{out.stem}.skipped.csv")
+    write_skipped(skipped, found.skipped)
+    files_left = "1 file" if len(found.skipped) == 1 else f"{len(found.skipped)} files"
+    left_out = f" {files_left} could not be read: see {skipped}." if found.skipped else ""
+    width = found.values.shape[1]
+    typer.echo(f"{len(names)} embeddings of {width} numbers by {backbone} are in {out}.{left_out}")

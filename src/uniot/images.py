@@ -1,0 +1,209 @@
+"""Two folders of images in, an adapted model out; and new photographs judged by it."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from uniot.adaptation import OnStep, adapt
+from uniot.data.arrays import scaled_rows
+from uniot.data.image_files import ImageFile
+from uniot.data.samples import Samples, TensorSamples
+from uniot.embeddings.extraction import Extraction, OnProgress, duplicates, extract, extract_blocks
+from uniot.embeddings.image_reader import ImageReader
+from uniot.embeddings.image_samples import ImageSamples
+from uniot.embeddings.reading import Skipped
+from uniot.embeddings.store import EmbeddingStore
+from uniot.errors import DataError
+from uniot.model import AdaptedModel
+from uniot.prediction import Prediction
+from uniot.processes import Processes
+from uniot.run_folder import write_text
+from uniot.settings import Settings
+from uniot.training import Watch
+
+# The paper's, for a network that is trained as a whole.
+_STEPS_OF_A_WHOLE_BACKBONE = 10_000
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How a collection is read.
+
+    Attributes:
+        store: where embeddings are kept between runs; nowhere if None.
+        strict: whether a file that cannot be read stops the run.
+        workers: processes that decode; chosen by the machine if None.
+        on_progress: told how far the reading is, for a progress bar.
+    """
+
+    store: EmbeddingStore | None = None
+    strict: bool = False
+    workers: int | None = None
+    on_progress: OnProgress | None = None
+
+
+@dataclass(frozen=True)
+class ImageRun:
+    """What came of two collections."""
+
+    model: AdaptedModel
+    source: Extraction
+    target: Extraction
+    duplicates: list[tuple[int, int]]
+
+    @property
+    def skipped(self) -> list[Skipped]:
+        """Files of either collection that could not be read."""
+        return [*self.source.skipped, *self.target.skipped]
+
+
+def adapt_images(
+    source: Sequence[ImageFile],
+    target: Sequence[ImageFile],
+    settings: Settings,
+    reader: ImageReader,
+    *,
+    reading: Reading | None = None,
+    unknown: str | None = None,
+    run: Path | None = None,
+    processes: Processes | None = None,
+    watch: Callable[[Extraction, np.ndarray], Watch] | None = None,
+    on_step: OnStep | None = None,
+) -> ImageRun:
+    """Adapts from labelled to unlabelled images.
+
+    Args:
+        source: images with labels.
+        target: images without; there is no argument for their labels.
+        settings: as given; what the data decide is decided on the way.
+        reader: backbone, and what of it is trained.
+        reading: how files are read.
+        unknown: what unknown samples are called.
+        run: folder for checkpoints.
+        processes: who shares the work.
+        watch: makes a watch from the target as it was read and the classes.
+        on_step: called with step, number of steps and numbers of the step.
+    """
+    reading, processes = reading or Reading(), processes or Processes()
+    labelled = read_collection(source, reader, reading, processes)
+    unlabelled = read_collection(target, reader, reading, processes)
+    if reader.settings.fine_tune == "all" and settings.steps is None:
+        settings = settings.model_copy(update={"steps": _STEPS_OF_A_WHOLE_BACKBONE})
+    labels = np.array([str(file.label) for file in labelled.files])
+    contents = [*labelled.contents, "|", *unlabelled.contents, "|", *labels.tolist()]
+
+    def fingerprint(resolved: Settings) -> str:
+        digest = hashlib.sha256(resolved.model_dump_json(exclude={"checkpoint_every"}).encode())
+        digest.update(reader.settings.model_dump_json(exclude={"weights"}).encode() + reader.backbone.digest.encode())
+        digest.update("\n".join(contents).encode())
+        return digest.hexdigest()
+
+    model = adapt(
+        _samples(labelled, reader, settings),
+        labels,
+        _samples(unlabelled, reader, settings),
+        settings,
+        unknown=unknown,
+        fingerprint=fingerprint,
+        reader=reader,
+        run=run,
+        processes=processes,
+        watch=None if watch is None else watch(unlabelled, np.unique(labels)),
+        on_step=on_step,
+    )
+    in_both = duplicates(labelled.contents, unlabelled.contents)
+    return ImageRun(model, labelled, unlabelled, in_both)
+
+
+def read_collection(
+    files: Sequence[ImageFile], reader: ImageReader, reading: Reading, processes: Processes | None = None
+) -> Extraction:
+    """Runs the backbone's trunk over every image that can be read."""
+    processes = processes or Processes()
+    reader.split.trunk.to(processes.device)
+    read = partial(extract, network=reader.split, store=reading.store, workers=reading.workers)
+    if processes.count > 1 and reading.store is not None:
+        # Each process computes its part; afterwards the store holds all of them for everybody.
+        with suppress(DataError):  # a part without any readable image is no error of the whole
+            read(files[processes.part(len(files))])
+        processes.wait()
+    return read(files, strict=reading.strict, on_progress=reading.on_progress)
+
+
+@dataclass(frozen=True)
+class AnsweredBlock:
+    """Some images in order, what the run says of each, and which of them could not be read."""
+
+    files: list[ImageFile]
+    prediction: Prediction
+    skipped: list[Skipped]
+
+
+def predict_images(
+    model: AdaptedModel, files: Iterable[ImageFile], reading: Reading | None = None
+) -> Iterator[AnsweredBlock]:
+    """Answers for images, fitted or new, a block at a time in bounded memory."""
+    if model.reader is None:
+        raise DataError(
+            "this run was made from embeddings, and which network made them is not known. "
+            "Give embeddings of the same network: an .npz with x."
+        )
+    reading = reading or Reading()
+    blocks = extract_blocks(
+        files,
+        model.reader.split,
+        None if model.reader.settings.fine_tune == "all" else reading.store,
+        workers=reading.workers,
+        strict=reading.strict,
+        on_progress=reading.on_progress,
+    )
+    for block in blocks:
+        answers = Prediction.none()
+        if block.files:
+            answers = model.predict(_inputs(block.values, model.reader, model.settings))
+        yield AnsweredBlock(block.files, answers, block.skipped)
+
+
+def write_duplicates(path: Path, run: ImageRun) -> None:
+    """One line per pair of equal files, source and target. Nothing is written where there is none."""
+    pairs = [(run.source.files[first].name, run.target.files[second].name) for first, second in run.duplicates]
+    _write_table(path, ("source", "target"), pairs)
+
+
+def write_skipped(path: Path, skipped: Sequence[Skipped]) -> None:
+    """One line per file that could not be read: path and reason. Nothing is written where there is none."""
+    _write_table(path, ("path", "reason"), [(one.name, one.reason) for one in skipped])
+
+
+def _write_table(path: Path, header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
+    if not rows:
+        path.unlink(missing_ok=True)
+        return
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(header)
+    writer.writerows(rows)
+    write_text(path, text.getvalue())
+
+
+def _samples(collection: Extraction, reader: ImageReader, settings: Settings) -> Samples:
+    if reader.settings.fine_tune == "all":
+        return ImageSamples(collection.files, reader.preparation)
+    return TensorSamples(_inputs(collection.values, reader, settings))
+
+
+def _inputs(values: np.ndarray, reader: ImageReader, settings: Settings) -> torch.Tensor:
+    """What the trunk made of images, as the method takes it."""
+    if reader.settings.fine_tune == "none":
+        return scaled_rows(values, settings.input_norm)
+    return torch.from_numpy(values)
