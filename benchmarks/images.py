@@ -1,0 +1,179 @@
+"""Office-31 from its raw images: one command cold and warm, six tasks, fine-tuning, and the speed of extraction.
+
+The images are unpacked to a temporary folder. The default backbone is EfficientNet-Lite0 with ImageNet weights; the
+paper fine-tunes a ResNet-50, so its numbers stand beside ours for orientation only.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import subprocess
+import sys
+import tarfile
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from time import perf_counter
+
+import numpy as np
+import torch
+from measure import Report, arguments, interleaved
+from office31 import PAPER_H, PAPER_H3, Outcome, print_table
+from office31_tasks import TASKS, features_file
+
+from uniot.data.benchmark_sets import benchmark_set
+from uniot.data.image_files import ImageFile
+from uniot.embeddings.extraction import extract
+from uniot.embeddings.image_reader import ImageReader
+from uniot.embeddings.inference import inference_form
+from uniot.embeddings.store import EmbeddingStore
+from uniot.evaluation import evaluate
+from uniot.images import Reading, adapt_images
+from uniot.settings import ImageSettings, Settings
+
+PARTS = ("command", "tasks", "fine-tune", "extraction")
+FINE_TUNED_TASKS = ("A2W", "W2A")
+BATCH = 16
+
+
+def main() -> None:
+    parser = arguments(__doc__)
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS)
+    parser.add_argument("--seeds", type=int, default=3, help="how many seeds, from 0")
+    parser.add_argument("--tasks", nargs="+", choices=TASKS, default=TASKS)
+    options = parser.parse_args()
+    archive = features_file().with_name("office31.tar")
+    if not archive.is_file():
+        sys.exit(f"{archive} is absent. Set UNIOT_DATA to the folder that holds office31/.")
+    if options.quick:
+        options.seeds, options.tasks = 1, ("D2W",)
+    report = Report("images", options.quick)
+    with tempfile.TemporaryDirectory(prefix="uniot-office31-") as folder:
+        root = Path(folder)
+        with tarfile.open(archive) as tar:
+            tar.extractall(root / "office31", filter="data")
+        office = Office31(root)
+        if "command" in options.only:
+            measure_command(report, office)
+        if "extraction" in options.only:
+            measure_extraction(report, office, 64 if options.quick else 400)
+        if "tasks" in options.only:
+            print_tasks(office, options.tasks, options.seeds)
+        if "fine-tune" in options.only:
+            tasks = ("D2W",) if options.quick else FINE_TUNED_TASKS
+            print_fine_tuning(office, tasks, options.seeds)
+    report.finish(options.json)
+
+
+class Office31:
+    """The tasks as lists of files, and a store that all of them share."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.store = EmbeddingStore(root / "store")
+        self._set = benchmark_set("office31")
+
+    def task(self, name: str) -> tuple[list[ImageFile], list[ImageFile], list[str]]:
+        """Labelled source, unlabelled target, and the truth of the target."""
+        split = self._set.split("open-partial")
+        source, target = (self._set.domain_files(self.root / "office31", letter) for letter in name.split("2"))
+        labelled = [file for file in source if file.label in split.source]
+        true = [file for file in target if file.label in split.target]
+        return labelled, [replace(file, label=None) for file in true], [str(file.label) for file in true]
+
+    def lists(self, name: str) -> tuple[Path, Path]:
+        """The same as list files, for the command line."""
+        labelled, target, _ = self.task(name)
+        places = self.root / f"{name}-labelled.csv", self.root / f"{name}-unlabelled.csv"
+        lines = ["path,label", *(f"{file.path},{file.label}" for file in labelled)]
+        places[0].write_text("\n".join(lines) + "\n", encoding="utf-8")
+        places[1].write_text("\n".join(["path", *(str(file.path) for file in target)]) + "\n", encoding="utf-8")
+        return places
+
+
+def measure_command(report: Report, office: Office31) -> None:
+    """`uniot adapt` on A2W as a person types it, with an empty store and then with a full one."""
+    labelled, unlabelled = office.lists("A2W")
+    environment = os.environ | {"UNIOT_CACHE": str(office.root / "cache")}
+    for what, bound in (("cold", 300), ("with a warm store", 60)):
+        command = [sys.executable, "-m", "uniot", "adapt", labelled, unlabelled, "--out", office.root / what]
+        begin = perf_counter()
+        subprocess.run([str(part) for part in command], env=environment, check=True, capture_output=True)
+        report.at_most(f"A2W from the raw images, one command, {what}", perf_counter() - begin, bound, "s")
+
+
+def measure_extraction(report: Report, office: Office31, n_images: int) -> None:
+    """Images a second of `extract`, which reads, decodes and stores, against loops that only compute."""
+    files, _, _ = office.task("A2W")
+    files = files[:n_images]
+    reader = ImageReader.open(ImageSettings.checked())
+    pixels = [torch.from_numpy(reader.preparation.read(file.path.read_bytes())) for file in files]
+    batches = [torch.stack(pixels[start : start + BATCH]) for start in range(0, len(pixels), BATCH)]
+    plain, fast = reader.backbone.network, inference_form(reader.split.trunk, reader.preparation.crop)
+    stores = iter(range(1000))
+
+    def bare(network: torch.nn.Module) -> None:
+        with torch.inference_mode():
+            for batch in batches:
+                network(reader.preparation.normalise(batch))
+
+    runs = {
+        "extract": lambda: extract(files, reader.split, EmbeddingStore(office.root / f"fresh-{next(stores)}")),
+        "bare loop": lambda: bare(plain),
+        "bare loop, folded network": lambda: bare(fast),
+    }
+    seconds = {name: statistics.median(times) for name, times in interleaved(runs, 7).items()}
+    for name, took in seconds.items():
+        report.tell(f"{name}, {n_images} images", n_images / took, "/s")
+    for name in ("bare loop", "bare loop, folded network"):
+        report.at_least(f"extract against a {name} over decoded images", seconds[name] / seconds["extract"], 0.9, "x")
+
+
+def run(office: Office31, task: str, seed: int, fine_tune: str) -> Outcome:
+    source, target, truth = office.task(task)
+    begin = perf_counter()
+    reader = ImageReader.open(ImageSettings.checked(fine_tune=fine_tune))
+    found = adapt_images(source, target, Settings.checked(seed=seed), reader, reading=Reading(office.store))
+    model, answers = found.model, found.model.target
+    took = perf_counter() - begin
+    scores = evaluate(
+        np.array(truth)[found.target.kept],
+        model.labels(answers),
+        source_classes=model.classes,
+        confidence=answers.confidence,
+        nearest=model.classes[answers.nearest],
+        features=model.target_features,
+        groups=answers.group,
+    )
+    outcome = Outcome(
+        task=task,
+        seed=seed,
+        steps=model.settings.steps or 0,
+        h=100 * scores.h_score,
+        h3_oracle=100 * scores.h3_score_oracle,
+        h3_honest=100 * scores.h3_score_honest,
+        auroc=100 * scores.auroc,
+        groups=model.groups.n_groups,
+        seconds=took,
+    )
+    print(f"{task} seed {seed}, fine-tune {fine_tune}: H {outcome.h:.1f}, {took:.1f} s", flush=True)
+    return outcome
+
+
+def print_tasks(office: Office31, tasks: tuple[str, ...], seeds: int) -> None:
+    outcomes = [run(office, task, seed, "none") for seed in range(seeds) for task in tasks]
+    print("Backbone: EfficientNet-Lite0, frozen, ImageNet weights; the paper fine-tunes a ResNet-50.")
+    print_table(outcomes, tasks)
+
+
+def print_fine_tuning(office: Office31, tasks: tuple[str, ...], seeds: int) -> None:
+    """What training the last stage adds and costs, seed by seed the same otherwise."""
+    for fine_tune in ("none", "last"):
+        outcomes = [run(office, task, seed, fine_tune) for seed in range(seeds) for task in tasks]
+        print(f"fine-tune {fine_tune}; the paper's H: {', '.join(f'{t} {PAPER_H[t]}/{PAPER_H3[t]}' for t in tasks)}")
+        print_table(outcomes, tasks)
+
+
+if __name__ == "__main__":
+    main()
