@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import io
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -18,7 +18,8 @@ from uniot.adaptation import OnStep, adapt
 from uniot.data.arrays import scaled_rows
 from uniot.data.image_files import ImageFile
 from uniot.data.samples import Samples, TensorSamples
-from uniot.embeddings.extraction import Extraction, OnProgress, duplicates, extract, extract_blocks
+from uniot.embeddings.blocks import Extraction
+from uniot.embeddings.extraction import OnProgress, duplicates, extract, extract_blocks
 from uniot.embeddings.image_reader import ImageReader
 from uniot.embeddings.image_samples import ImageSamples
 from uniot.embeddings.reading import Skipped
@@ -29,7 +30,6 @@ from uniot.prediction import Prediction
 from uniot.processes import Processes
 from uniot.run_folder import write_text
 from uniot.settings import Settings
-from uniot.training import Watch
 
 # The paper's, for a network that is trained as a whole.
 _STEPS_OF_A_WHOLE_BACKBONE = 10_000
@@ -77,7 +77,6 @@ def adapt_images(
     unknown: str | None = None,
     run: Path | None = None,
     processes: Processes | None = None,
-    watch: Callable[[Extraction, np.ndarray], Watch] | None = None,
     on_step: OnStep | None = None,
 ) -> ImageRun:
     """Adapts from labelled to unlabelled images.
@@ -91,7 +90,6 @@ def adapt_images(
         unknown: what unknown samples are called.
         run: folder for checkpoints.
         processes: who shares the work.
-        watch: makes a watch from the target as it was read and the classes.
         on_step: called with step, number of steps and numbers of the step.
     """
     reading, processes = reading or Reading(), processes or Processes()
@@ -118,7 +116,6 @@ def adapt_images(
         reader=reader,
         run=run,
         processes=processes,
-        watch=None if watch is None else watch(unlabelled, np.unique(labels)),
         on_step=on_step,
     )
     in_both = duplicates(labelled.contents, unlabelled.contents)

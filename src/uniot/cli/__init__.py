@@ -12,6 +12,8 @@ from uniot.cli.data import app as data
 from uniot.cli.demo import demo
 from uniot.cli.embed import embed
 from uniot.cli.evaluate import evaluate
+from uniot.cli.export import export
+from uniot.cli.hub import pull, push
 from uniot.cli.predict import predict
 from uniot.errors import RunInterrupted, UniotError
 
@@ -23,7 +25,7 @@ app = typer.Typer(
     help="Label an unlabelled collection by a labelled one from elsewhere, and find what is in neither.\n\n"
     "Start with `uniot demo`.",
 )
-for command in (demo, adapt, predict, evaluate, embed):
+for command in (demo, adapt, predict, evaluate, embed, export, push, pull):
     app.command()(command)
 app.add_typer(data, name="data")
 

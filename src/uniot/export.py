@@ -1,0 +1,274 @@
+"""A finished run as one ONNX file: pixels or embeddings in, answers out, with neither uniot nor torch at hand."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from uniot import __version__
+from uniot.data.embedding_files import as_utf8
+from uniot.embeddings.image_reader import ImageReader
+from uniot.embeddings.preparation import Preparation
+from uniot.errors import DataError, NumericalError
+from uniot.model import AdaptedModel
+from uniot.run_folder import replacing
+
+FORMAT = "uniot-onnx-1"
+OUTPUTS = ("nearest", "known", "confidence", "group", "probabilities", "features")
+
+_OPSET = 18
+# Protocol buffers hold 2 GB; some of it goes to the graph itself.
+_MOST_BYTES = 2_000_000_000
+_FEATURE_TOLERANCE = 1e-3
+_CONFIDENCE_TOLERANCE = 1e-6
+
+
+@dataclass(frozen=True)
+class OnnxFile:
+    """What was written.
+
+    Attributes:
+        path: the file.
+        input_name: pixels, embeddings or images.
+        input_type: of NumPy.
+        input_shape: of one sample; any number of them goes in at once.
+        was_run: whether ONNX Runtime ran the file and agreed with torch; it is not asked where it is not installed.
+    """
+
+    path: Path
+    input_name: str
+    input_type: str
+    input_shape: tuple[int, ...]
+    was_run: bool
+
+
+def export_onnx(model: AdaptedModel, path: Path) -> OnnxFile:
+    """Writes a run as one ONNX file, the weights within it.
+
+    The input is `pixels` (n, 3, side, side), uint8 RGB, for a run made from images; `embeddings` (n, d), float32 of any
+    scale, for one made from embeddings; `images` (n, height, width), float32 from 0 to 1, for one of the small
+    network. The outputs are those of `AdaptedModel`: `nearest` int64 (n,), `known` bool (n,), `confidence` float64
+    (n,), `group` int64 (n,), `probabilities` float64 (n, c + 1) and `features` float32 (n, feature_size).
+
+    The file's metadata hold `format`, `uniot_version`, and in JSON `classes`, `unknown` and `preparation`, which says
+    how an image becomes pixels, and is null where there are none.
+
+    Args:
+        model: a finished run.
+        path: the file; it is left as it was where anything goes wrong.
+
+    Raises:
+        DataError: packages are missing, the weights take more than 2 GB, or the network cannot be written as ONNX.
+        NumericalError: ONNX Runtime gives other answers than torch.
+    """
+    onnx = _import_onnx()
+    network = _WholeRun(model).eval()
+    n_bytes = sum(value.nbytes for value in network.state_dict().values())
+    if n_bytes > _MOST_BYTES:
+        raise DataError(
+            f"the weights take {n_bytes / 1e9:.1f} GB, and one ONNX file holds less than 2 GB. "
+            "Make the run with a smaller backbone."
+        )
+    name, examples = _examples(model)
+    proto = _translated(network, name, examples)
+    _forget_source_lines(proto.graph)
+    onnx.helper.set_model_props(proto, _metadata(model))
+    onnx.checker.check_model(proto, full_check=True)
+    content: bytes = proto.SerializeToString()
+    was_run = find_spec("onnxruntime") is not None
+    if was_run:
+        _compare(model, network, content, examples)
+    with replacing(path) as partial:
+        partial.write_bytes(content)
+    return OnnxFile(path, name, str(examples.dtype).removeprefix("torch."), tuple(examples.shape[1:]), was_run)
+
+
+class _WholeRun(nn.Module):
+    """From what a user has to what `AdaptedModel` answers, as one network."""
+
+    prototypes: Tensor
+    centres: Tensor
+
+    def __init__(self, model: AdaptedModel) -> None:
+        super().__init__()
+        norm = model.settings.input_norm
+        if model.reader is not None:
+            self.entrance: nn.Module = _Pixels(model.reader, norm)
+        else:
+            self.entrance = _Scaled(norm) if model.settings.backbone == "none" else nn.Identity()
+        self.backbone = model.method.backbone
+        self.projection = model.method.projection
+        self.register_buffer("prototypes", model.method.classes.weight.detach().double().t().contiguous())
+        self.register_buffer("centres", torch.from_numpy(model.groups.centres).t().contiguous())
+        self._rule = model.rule
+
+    def forward(self, inputs: Tensor) -> tuple[Tensor, ...]:
+        """The outputs in the order of `OUTPUTS`."""
+        features = self.projection(self.backbone(self.entrance(inputs))).float()
+        # In units of a row's mean mass; in double precision, for cosines are divided by a small number.
+        mass = self._rule.log_mass(features.double() @ self.prototypes).exp() * self._rule.n_rows
+        best, nearest = mass.max(dim=1)
+        known = best >= 1 - self._rule.tolerance
+        group = torch.full_like(nearest, -1)
+        if self.centres.shape[1]:
+            group = torch.where(known, group, (features @ self.centres).argmax(dim=1))
+        # What is known within the tolerance must not lose to unknown by it.
+        probabilities = _probabilities(mass, nearest, torch.where(known, best.clamp_min(1), best))
+        return nearest, known, best / (1 + best), group, probabilities, features
+
+
+def _probabilities(mass: Tensor, nearest: Tensor, best: Tensor) -> Tensor:
+    """As `AdaptedModel.probabilities`, without writing into a tensor, which ONNX does not know."""
+    is_nearest = torch.arange(mass.shape[1], device=mass.device) == nearest[:, None]
+    weights = torch.where(is_nearest, best[:, None], mass)
+    unknown = torch.ones_like(best)[:, None]
+    return torch.cat([weights, unknown], dim=1) / (weights.sum(dim=1, keepdim=True) + 1)
+
+
+class _Scaled(nn.Module):
+    """Rows brought to one norm, as `scaled_rows` does it."""
+
+    def __init__(self, norm: float) -> None:
+        super().__init__()
+        self._norm = norm
+
+    def forward(self, rows: Tensor) -> Tensor:
+        # In double precision the squares of the largest and of the smallest float32 stay in range.
+        rows = rows.double()
+        length = rows.square().sum(dim=1, keepdim=True).sqrt()
+        return (rows * (self._norm / torch.where(length > 0, length, 1))).float()
+
+
+class _Pixels(nn.Module):
+    """The frozen part of a backbone, from pixels on."""
+
+    mean: Tensor
+    std: Tensor
+
+    def __init__(self, reader: ImageReader, norm: float) -> None:
+        super().__init__()
+        self.trunk = reader.split.trunk
+        self.scaled = nn.Identity() if reader.fine_tunes else _Scaled(norm)
+        self.register_buffer("mean", torch.tensor(reader.preparation.mean).view(3, 1, 1))
+        self.register_buffer("std", torch.tensor(reader.preparation.std).view(3, 1, 1))
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        # Half precision because that is what the run was trained on: embeddings are kept so.
+        embeddings: Tensor = self.trunk((pixels.float() / 255 - self.mean) / self.std).half()
+        scaled: Tensor = self.scaled(embeddings.float())
+        return scaled
+
+
+def _examples(model: AdaptedModel) -> tuple[str, Tensor]:
+    """The name of the input, and a few samples to try."""
+    generator = torch.Generator().manual_seed(0)
+    if model.reader is not None:
+        side = model.reader.preparation.crop
+        return "pixels", torch.randint(256, (3, 3, side, side), dtype=torch.uint8, generator=generator)
+    if model.settings.backbone == "none":
+        return "embeddings", torch.randn(3, *model.input_shape, generator=generator)
+    return "images", torch.rand(3, *model.input_shape, generator=generator)
+
+
+def _translated(network: nn.Module, name: str, examples: Tensor) -> Any:
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch's exporter warns about torch's own calls
+        try:
+            program: Any = torch.onnx.export(
+                network,
+                (examples,),
+                dynamo=True,
+                input_names=[name],
+                output_names=OUTPUTS,
+                dynamic_shapes=({0: torch.export.Dim("n")},),
+                opset_version=_OPSET,
+                external_data=False,
+                verbose=False,
+            )
+        except torch.onnx.OnnxExporterError as error:
+            cause = error.__cause__ or error
+            reason = f"{type(cause).__name__}: {str(cause).partition(chr(10))[0]}"
+            raise DataError(
+                f"torch cannot write this network as ONNX ({reason}). "
+                "Update torch and onnxscript, or make the run with another backbone."
+            ) from error
+    return program.model_proto
+
+
+def _forget_source_lines(graph: Any) -> None:
+    """Removes where in which file each node came from: it is nobody's business and names folders of this machine."""
+    for part in (graph, *graph.node, *graph.value_info, *graph.input, *graph.output, *graph.initializer):
+        part.ClearField("metadata_props")
+        part.ClearField("doc_string")
+    for node in graph.node:
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                _forget_source_lines(attribute.g)
+
+
+def _metadata(model: AdaptedModel) -> dict[str, str]:
+    labels = [*model.classes.tolist(), model.unknown]
+    *classes, unknown = (as_utf8(name) if isinstance(name, str) else name for name in labels)
+    preparation = None if model.reader is None else _steps_before_pixels(model.reader.preparation)
+    return {
+        "format": FORMAT,
+        "uniot_version": __version__,
+        "classes": json.dumps(classes, ensure_ascii=False),
+        "unknown": json.dumps(unknown, ensure_ascii=False),
+        "preparation": json.dumps(preparation),
+    }
+
+
+def _steps_before_pixels(preparation: Preparation) -> dict[str, Any]:
+    """What is left to do with an image; its mean and std are in the graph."""
+    return {name: getattr(preparation, name) for name in ("resize", "crop", "interpolation", "mode")}
+
+
+def _compare(model: AdaptedModel, network: nn.Module, content: bytes, examples: Tensor) -> None:
+    """Runs the file on other samples, one fewer: the number must be free. Features are torch's, answers the rule's."""
+    runtime: Any = import_module("onnxruntime")
+    options = runtime.SessionOptions()
+    options.log_severity_level = 3
+    inputs = examples.flip(0)[1:]
+    try:
+        session = runtime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+        answers = session.run(OUTPUTS, {session.get_inputs()[0].name: inputs.numpy()})
+    except Exception as error:  # each of its errors is a class of its own, and none has a base that can be imported
+        raise DataError(
+            f"ONNX Runtime {runtime.__version__} cannot run the file ({str(error).partition(chr(10))[0]}). "
+            "Nothing was written. Run `pip install -U 'uniot[onnx]'`."
+        ) from error
+    got = dict(zip(OUTPUTS, answers, strict=True))
+    with torch.no_grad():
+        expected = network(inputs)[OUTPUTS.index("features")].numpy()
+        cosines = torch.from_numpy(got["features"]).double() @ model.method.classes.weight.detach().double().t()
+    mass = model.rule.assign(cosines).confidence.numpy() * model.rule.n_rows
+    for name, difference, most in (
+        ("features", got["features"] - expected, _FEATURE_TOLERANCE),
+        ("confidence", got["confidence"] - mass / (1 + mass), _CONFIDENCE_TOLERANCE),
+    ):
+        if not np.abs(difference).max() <= most:  # so that NaN fails too
+            raise NumericalError(
+                f"ONNX Runtime {runtime.__version__} gives other {name} than torch: they differ by "
+                f"{np.abs(difference).max():.1e}. Nothing was written. Run `pip install -U 'uniot[onnx]'`, or make the "
+                "run with another backbone."
+            )
+
+
+def _import_onnx() -> Any:
+    try:
+        import_module("onnxscript")  # torch's exporter is built on it
+        return import_module("onnx")
+    except ImportError as error:
+        raise DataError(
+            f"ONNX files are written with a package that cannot be imported ({error}). Run `pip install 'uniot[onnx]'`."
+        ) from None

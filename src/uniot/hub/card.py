@@ -1,0 +1,115 @@
+"""The README.md of a shared run: what it is, how it is used, what it cannot do."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+
+from uniot import __version__
+from uniot.data.embedding_files import as_utf8
+from uniot.evaluation import SCORE_MEANINGS
+from uniot.model import AdaptedModel
+
+_TAGS = ("uniot", "domain-adaptation", "universal-domain-adaptation", "optimal-transport")
+_SHOWN_SETTINGS = ("steps", "batch_size", "feature_size", "epsilon", "marginal_penalty", "seed")
+_LIMITS = """\
+- Every sample is judged on its own, by the transport that was solved for one target: known is what would carry at least
+  the mean mass of a row there. For a collection from yet another place, adapt anew.
+- Unknown means unlike the classes above as they looked in that target. A sample of one of them that looks otherwise may
+  be called unknown, and something new that resembles one may be called known.
+- The groups of unknown samples are numbers without names, found by clustering.
+- The confidence says on which side of the border a sample lies, which is at one half, and how far from it. It is not
+  the chance of being right.
+- No sample of either collection is in these files, nor an answer for one. Means over the target are: the class mass,
+  the cluster prototypes and the centres of the groups, of which that of a group of one sample is its feature."""
+
+
+def model_card(
+    model: AdaptedModel, repository: str | None, licence: str | None = None, scores: Mapping[str, float] | None = None
+) -> str:
+    """Markdown with a header that the hub reads.
+
+    Args:
+        model: what is shared.
+        repository: `owner/name`; None where it is shared in a folder, whose path is nobody's business.
+        licence: as the hub abbreviates it.
+        scores: by their names in `SCORE_MEANINGS`; shares of one.
+    """
+    title = "A run of uniot" if repository is None else repository.rpartition("/")[2]
+    parts = [
+        _header(model, licence),
+        f"# {title}",
+        f"Gives {_kind(model)} one of {len(model.classes)} labels, or calls them {json.dumps(model.unknown)} and puts "
+        f"them into one of {model.groups.n_groups} groups. It was adapted by optimal transport from a labelled "
+        "collection to an unlabelled one from elsewhere, of which nobody knew which of the classes it held and what "
+        "else: universal domain adaptation.",
+        "## Use",
+        _commands(model, repository),
+        _inputs(model),
+        "## Classes",
+        _as_it_is("\n".join(" ".join(str(name).split()) for name in model.classes.tolist())),
+        "## Settings",
+        _table(("setting", "value"), _settings(model).items()),
+        "All of them are in `settings.toml`.",
+    ]
+    if scores:
+        rows = [(name, f"{100 * value:.1f}", SCORE_MEANINGS[name]) for name, value in scores.items()]
+        parts += ["## Scores", "On the target that the run was made for; in percent."]
+        parts += [_table(("score", "value", "meaning"), rows)]
+    parts += ["## Limits", _LIMITS, f"Made with uniot {__version__}."]
+    return as_utf8("\n\n".join(parts)) + "\n"
+
+
+def _header(model: AdaptedModel, licence: str | None) -> str:
+    lines = ["---", "library_name: uniot"]
+    lines += [f"license: {licence}"] if licence else []
+    lines += ["pipeline_tag: image-classification"] if model.reader is not None else []
+    return "\n".join([*lines, "tags:", *(f"- {tag}" for tag in _TAGS), "---"])
+
+
+def _kind(model: AdaptedModel) -> str:
+    if model.reader is not None:
+        return "images"
+    return "embeddings" if model.settings.backbone == "none" else "small grey images"
+
+
+def _commands(model: AdaptedModel, repository: str | None) -> str:
+    extras, new = ("hub,images", "photos/") if model.reader is not None else ("hub", "new.npz")
+    lines = [
+        f"pip install 'uniot[{extras}]'",
+        f"uniot pull {repository or 'path/of/this/folder'} --out run/",
+        f"uniot predict run/ {new}",
+    ]
+    return "\n".join(["```console", *(f"$ {line}" for line in lines), "```"])
+
+
+def _inputs(model: AdaptedModel) -> str:
+    if model.reader is not None:
+        preparation = model.reader.preparation
+        return f"Images of any size; the network sees {preparation.crop} × {preparation.crop} pixels of them."
+    shape = " × ".join(map(str, model.input_shape))
+    if model.settings.backbone == "none":
+        return f"Embeddings have {shape} numbers, and must be made by the network that made those of the run."
+    return f"Images have {shape} pixels, grey, with values from 0 to 1."
+
+
+def _settings(model: AdaptedModel) -> dict[str, object]:
+    shown: dict[str, object] = {}
+    if model.reader is not None:
+        shown = {"backbone": model.reader.settings.backbone, "fine_tune": model.reader.settings.fine_tune}
+    elif model.settings.backbone != "none":
+        shown = {"backbone": model.settings.backbone}
+    return shown | {name: getattr(model.settings, name) for name in _SHOWN_SETTINGS}
+
+
+def _table(header: tuple[str, ...], rows: Iterable[tuple[object, ...]]) -> str:
+    lines = [header, ("---",) * len(header), *rows]
+    return "\n".join(f"| {' | '.join(map(str, line))} |" for line in lines)
+
+
+def _as_it_is(text: str) -> str:
+    """A block that shows its text, whatever a class may be called."""
+    longest = max((len(run) for run in re.findall("`+", text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}text\n{text}\n{fence}"
