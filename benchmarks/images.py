@@ -108,7 +108,7 @@ def measure_extraction(report: Report, office: Office31, n_images: int) -> None:
     files, _, _ = office.task("A2W")
     files = files[:n_images]
     reader = ImageReader.open(ImageSettings.checked())
-    pixels = [torch.from_numpy(reader.preparation.read(file.path.read_bytes())) for file in files]
+    pixels = [torch.tensor(reader.preparation.read(file.path.read_bytes())) for file in files]
     batches = [torch.stack(pixels[start : start + BATCH]) for start in range(0, len(pixels), BATCH)]
     plain, fast = reader.backbone.network, inference_form(reader.split.trunk, reader.preparation.crop)
     stores = iter(range(1000))

@@ -46,6 +46,8 @@ def main() -> None:
         uniot("adapt", root / "labelled", root / "unlabelled", "--out", run, "--steps", "20")
         peaks = []
         for size in sizes:
+            # A fresh store for each, so that the network has the same work.
+            os.environ["UNIOT_CACHE"] = str(root / f"cache-{size}")
             link_images(root / "contents", root / f"new-{size}", size)
             peaks.append(uniot("predict", run, root / f"new-{size}", "--out", root / f"{size}.csv"))
             report.tell(f"predict on {size} images, peak memory", peaks[-1] / _MEGABYTE, "MB")

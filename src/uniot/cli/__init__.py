@@ -54,7 +54,7 @@ def main() -> None:
         typer.echo(f"Error: {error}", err=True)
         sys.exit(1)
     except KeyboardInterrupt:
-        typer.echo("\nInterrupted. Nothing was written.", err=True)
+        typer.echo("\nInterrupted. What was finished is kept; the same command goes on from there.", err=True)
         sys.exit(130)
     except BrokenPipeError:
         sys.stderr.close()

