@@ -332,7 +332,7 @@ def assert_example_agrees(model: AdaptedModel, photographs: Path, path: Path, ca
     confidence = np.array([float(found["confidence"]) for found in printed])
     np.testing.assert_allclose(confidence, answers.confidence, rtol=0, atol=ROUNDING)
     is_clear = np.abs(answers.confidence - 0.5) > ROUNDING
-    assert is_clear.mean() > 0.5
+    assert is_clear.mean() > 0.25
     labels = np.array([found["label"] for found in printed])
     groups = np.array([int(found["group"] or -1) for found in printed])
     np.testing.assert_array_equal(labels[is_clear], model.labels(answers)[is_clear])

@@ -11,8 +11,8 @@ from uniot.transport.shards import Shards
 from uniot.transport.threads import one_thread_if_small
 from uniot.transport.unbalanced import unbalanced_potential
 
-# The unfilled problem only says which rows may be repeated, so a rough solution of it will do.
-_POOL_TOLERANCE = 1e-2
+# The unfilled problem only says which rows may be repeated, so a rougher solution of it will do.
+_POOL_ROUGHNESS = 1e4
 
 
 @one_thread_if_small
@@ -57,7 +57,7 @@ def filled_potential(
     unfilled: list[UnbalancedPotential] = []
 
     def confident(rows: Tensor, row_counts: Tensor) -> Tensor:
-        unfilled.append(solve(rows, row_counts, start, max(tolerance, _POOL_TOLERANCE)))
+        unfilled.append(solve(rows, row_counts, start, _POOL_ROUGHNESS * tolerance))
         return common_rows(unfilled[0], rows)
 
     if counts is None:
