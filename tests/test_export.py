@@ -303,7 +303,8 @@ def image_model(photographs: Path, **images: object) -> AdaptedModel:
         reader = ImageReader(chosen, backbone, backbone.split(chosen.fine_tune))
     else:
         reader = ImageReader.open(chosen)
-    settings = Settings.checked(**(SMALL | {"steps": 30, "queue_size": 24, "batch_size": 12}))
+    # Long enough that most answers lie clear of the border, where the two can be compared.
+    settings = Settings.checked(**(SMALL | {"steps": 120, "queue_size": 24, "batch_size": 12}))
     source, target = labelled_images(photographs / "source"), unlabelled_images(photographs / "target")
     return adapt_images(source, target, settings, reader).model
 
@@ -332,7 +333,7 @@ def assert_example_agrees(model: AdaptedModel, photographs: Path, path: Path, ca
     confidence = np.array([float(found["confidence"]) for found in printed])
     np.testing.assert_allclose(confidence, answers.confidence, rtol=0, atol=ROUNDING)
     is_clear = np.abs(answers.confidence - 0.5) > ROUNDING
-    assert is_clear.mean() > 0.25
+    assert is_clear.mean() > 0.5
     labels = np.array([found["label"] for found in printed])
     groups = np.array([int(found["group"] or -1) for found in printed])
     np.testing.assert_array_equal(labels[is_clear], model.labels(answers)[is_clear])
