@@ -1,7 +1,8 @@
 """Office-31 from its raw images: one command cold and warm, six tasks, fine-tuning, and the speed of extraction.
 
-The images are unpacked to a temporary folder. The default backbone is EfficientNet-Lite0 with ImageNet weights; the
-paper fine-tunes a ResNet-50, so its numbers stand beside ours for orientation only.
+The images are those of `--images`, or of office31/ under UNIOT_DATA: unpacked there, or in office31.tar, which is
+unpacked to a temporary folder. The default backbone is EfficientNet-Lite0 with ImageNet weights; the paper fine-tunes a
+ResNet-50, so its numbers stand beside ours for orientation only.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from time import perf_counter
 import numpy as np
 import torch
 from measure import Report, arguments, interleaved
-from office31 import PAPER_H, PAPER_H3, Outcome, print_table
+from office31 import PAPER_H, PAPER_H3, Outcome, outcome_of, print_table
 from office31_tasks import TASKS, features_file
 
 from uniot.data.benchmark_sets import benchmark_set
@@ -28,7 +29,6 @@ from uniot.embeddings.extraction import extract
 from uniot.embeddings.image_reader import ImageReader
 from uniot.embeddings.inference import inference_form
 from uniot.embeddings.store import EmbeddingStore
-from uniot.evaluation import evaluate
 from uniot.images import Reading, adapt_images
 from uniot.settings import ImageSettings, Settings
 
@@ -42,18 +42,25 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS)
     parser.add_argument("--seeds", type=int, default=3, help="how many seeds, from 0")
     parser.add_argument("--tasks", nargs="+", choices=TASKS, default=TASKS)
+    parser.add_argument("--images", type=Path, metavar="FOLDER", help="the folder into which Office-31 was unpacked")
     options = parser.parse_args()
-    archive = features_file().with_name("office31.tar")
-    if not archive.is_file():
-        sys.exit(f"{archive} is absent. Set UNIOT_DATA to the folder that holds office31/.")
+    images = options.images or features_file().parent
+    if not images.is_dir():
+        sys.exit(
+            f"{images} is absent. Give --images FOLDER into which Office-31 was unpacked (amazon/, dslr/, webcam/), or "
+            "set UNIOT_DATA to a folder that holds them, or office31.tar, in office31/."
+        )
     if options.quick:
         options.seeds, options.tasks = 1, ("D2W",)
     report = Report("images", options.quick)
     with tempfile.TemporaryDirectory(prefix="uniot-office31-") as folder:
         root = Path(folder)
-        with tarfile.open(archive) as tar:
-            tar.extractall(root / "office31", filter="data")
-        office = Office31(root)
+        archive = images / "office31.tar"
+        if archive.is_file():
+            images = root / "office31"
+            with tarfile.open(archive) as tar:
+                tar.extractall(images, filter="data")
+        office = Office31(images, root)
         if "command" in options.only:
             measure_command(report, office)
         if "extraction" in options.only:
@@ -67,9 +74,10 @@ def main() -> None:
 
 
 class Office31:
-    """The tasks as lists of files, and a store that all of them share."""
+    """The tasks as lists of files, and a store below `root` that all of them share."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, images: Path, root: Path) -> None:
+        self.images = images.resolve()
         self.root = root
         self.store = EmbeddingStore(root / "store")
         self._set = benchmark_set("office31")
@@ -77,7 +85,7 @@ class Office31:
     def task(self, name: str) -> tuple[list[ImageFile], list[ImageFile], list[str]]:
         """Labelled source, unlabelled target, and the truth of the target."""
         split = self._set.split("open-partial")
-        source, target = (self._set.domain_files(self.root / "office31", letter) for letter in name.split("2"))
+        source, target = (self._set.domain_files(self.images, letter) for letter in name.split("2"))
         labelled = [file for file in source if file.label in split.source]
         true = [file for file in target if file.label in split.target]
         return labelled, [replace(file, label=None) for file in true], [str(file.label) for file in true]
@@ -135,28 +143,8 @@ def run(office: Office31, task: str, seed: int, fine_tune: str) -> Outcome:
     begin = perf_counter()
     reader = ImageReader.open(ImageSettings.checked(fine_tune=fine_tune))
     found = adapt_images(source, target, Settings.checked(seed=seed), reader, reading=Reading(office.store))
-    model, answers = found.model, found.model.target
-    took = perf_counter() - begin
-    scores = evaluate(
-        np.array(truth)[found.target.kept],
-        model.labels(answers),
-        source_classes=model.classes,
-        confidence=answers.confidence,
-        nearest=model.classes[answers.nearest],
-        features=model.target_features,
-        groups=answers.group,
-    )
-    outcome = Outcome(
-        task=task,
-        seed=seed,
-        steps=model.settings.steps or 0,
-        h=100 * scores.h_score,
-        h3_oracle=100 * scores.h3_score_oracle,
-        h3_honest=100 * scores.h3_score_honest,
-        auroc=100 * scores.auroc,
-        groups=model.groups.n_groups,
-        seconds=took,
-    )
+    outcome = outcome_of(task, seed, found.model, np.array(truth)[found.target.kept], begin)
+    took = outcome.seconds
     print(f"{task} seed {seed}, fine-tune {fine_tune}: H {outcome.h:.1f}, {took:.1f} s", flush=True)
     return outcome
 

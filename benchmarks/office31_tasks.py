@@ -73,24 +73,35 @@ def missing_data() -> str | None:
     path = features_file()
     if path.is_file():
         return None
-    return f"Office-31 is left out: {path} is absent. Set UNIOT_DATA to the folder that holds office31/."
+    return (
+        f"Office-31 is left out: {path} is absent. It is an .npz of pooled ResNet-50 features, with the keys "
+        "{amazon,dslr,webcam}_{x,y,files} and classes; benchmarks/README.md says how to make it. Set UNIOT_DATA to the "
+        "folder that holds office31/."
+    )
 
 
-def load_tasks(names: tuple[str, ...] = TASKS, random_split: int | None = None) -> list[Task]:
-    """The tasks with the published split of the classes, or with one of the same sizes drawn at random."""
+def load_tasks(names: tuple[str, ...] = TASKS, random_split: int | None = None, *, partial: bool = False) -> list[Task]:
+    """The tasks with the published split of the classes, or with one of the same sizes drawn at random.
+
+    Args:
+        names: of the tasks.
+        random_split: seed of the split; the published one if None.
+        partial: the target has the common classes alone and the source all 31, so that nothing is private.
+    """
     with np.load(features_file()) as file:
         arrays = {name: file[name] for name in file.files if not name.endswith("_files")}
     common, source_private = _COMMON, _SOURCE_PRIVATE
     if random_split is not None:
         drawn = np.random.default_rng(random_split).permutation(arrays["classes"].astype(str))
         common, source_private = tuple(drawn[:10]), tuple(drawn[10:20])
-    return [_task(name, arrays, common, source_private) for name in names]
-
-
-def _task(name: str, arrays: dict[str, np.ndarray], common: tuple[str, ...], source_private: tuple[str, ...]) -> Task:
     classes = arrays["classes"].astype(str)
-    of_source = [*common, *source_private]
-    of_target = [label for label in classes if label not in source_private]
+    of_source = classes.tolist() if partial else [*common, *source_private]
+    of_target = list(common) if partial else [label for label in classes if label not in source_private]
+    return [_task(name, arrays, of_source, of_target) for name in names]
+
+
+def _task(name: str, arrays: dict[str, np.ndarray], of_source: list[str], of_target: list[str]) -> Task:
+    classes = arrays["classes"].astype(str)
     first, second = name.split("2")
     return Task(name, *_part(arrays, first, classes, of_source), *_part(arrays, second, classes, of_target))
 

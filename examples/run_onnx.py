@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
+from pathlib import Path
 
 import numpy as np
 import onnxruntime
@@ -32,8 +33,10 @@ def prepare(path: str, resize: int, crop: int, interpolation: str, mode: str) ->
 
 
 def main(model: str, *images: str) -> None:
-    session = onnxruntime.InferenceSession(model)
+    session = onnxruntime.InferenceSession(Path(model).read_bytes())
     about = session.get_modelmeta().custom_metadata_map
+    if about.get("preparation", "null") == "null":
+        sys.exit(f"{model} takes no images: it was exported from a run that was not made from images.")
     classes, unknown, steps = (json.loads(about[key]) for key in ("classes", "unknown", "preparation"))
     pixels = np.stack([prepare(path, **steps) for path in images])
     names = ["nearest", "known", "confidence", "group"]
@@ -43,4 +46,9 @@ def main(model: str, *images: str) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    if len(sys.argv) < 3:
+        sys.exit("Usage: python examples/run_onnx.py model.onnx photo.jpg another.png …")
+    try:
+        main(*sys.argv[1:])
+    except OSError as error:  # a file that is not there, or no image
+        sys.exit(f"Error: {error}")

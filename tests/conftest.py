@@ -1,11 +1,25 @@
 from __future__ import annotations
 
+import os
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image, ImageDraw
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+# No sandbox, because a container's root has none; the rest keeps the browser from calling home.
+BROWSER_OPTIONS = (
+    "--no-sandbox --disable-gpu --no-first-run --disable-background-networking --disable-component-update "
+    "--disable-sync"
+)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -15,6 +29,36 @@ def one_thread():
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Browser]:
+    """One browser for all tests; where there is none they are skipped, unless UNIOT_REQUIRE_BROWSER is set."""
+    try:
+        from playwright.sync_api import sync_playwright
+    except ImportError:
+        no_browser("the package playwright is not installed")
+    with sync_playwright() as playwright:
+        own = playwright.chromium.executable_path
+        found = next(filter(None, map(shutil.which, (*BROWSERS, own))), None)
+        if found is None:
+            no_browser(f"none of {', '.join(BROWSERS)} is on the path, and playwright has none of its own")
+        browser = playwright.chromium.launch(executable_path=found, args=BROWSER_OPTIONS.split())
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def chromium_page(chromium: Browser) -> Iterator[Page]:
+    """A new page that shares nothing with other tests."""
+    with chromium.new_context() as context:
+        yield context.new_page()
+
+
+def no_browser(why: str) -> None:
+    if os.environ.get("UNIOT_REQUIRE_BROWSER"):
+        pytest.fail(f"UNIOT_REQUIRE_BROWSER is set, and {why}", pytrace=False)
+    pytest.skip(f"no browser: {why}")
 
 
 @pytest.fixture(scope="session")

@@ -29,6 +29,8 @@ def adapt(processes: Processes) -> dict[str, torch.Tensor]:
     history = train(method, TensorSamples(source), classes, samples, settings, processes=processes)
     model = AdaptedModel.conclude(
         method,
+        TensorSamples(source),
+        classes,
         samples,
         classes=np.arange(3),
         unknown=-1,

@@ -29,26 +29,27 @@ PREDICTION = Prediction(
     known=np.array([True, False, False, True]),
     confidence=np.array([0.75, 0.1234567, 0.4999999, 1.0]),
     group=np.array([-1, 3, -1, -1]),
+    group_confidence=np.array([0, 0.25, 0, 0]),
 )
 NAMES = ["a.jpg", 'b "x".jpg', "ü/c.jpg", "d.jpg"]
 TABLE = """\
-path,label,known,confidence,nearest_class,group
-a.jpg,"cup, white",true,0.750000,"cup, white",
-"b ""x"".jpg",unknown,false,0.123457,back pack,3
-ü/c.jpg,unknown,false,0.500000,"cup, white",
-d.jpg,back pack,true,1.000000,back pack,
+path,label,known,confidence,nearest_class,group,group_confidence
+a.jpg,"cup, white",true,0.750000,"cup, white",,
+"b ""x"".jpg",unknown,false,0.123457,back pack,3,0.250000
+ü/c.jpg,unknown,false,0.500000,"cup, white",,
+d.jpg,back pack,true,1.000000,back pack,,
 """
 
 
 def part(prediction: Prediction, rows: slice) -> Prediction:
-    return Prediction(*(getattr(prediction, name)[rows] for name in ("nearest", "known", "confidence", "group")))
+    return prediction.rows(rows)
 
 
 def many(n: int, n_classes: int = 2) -> Prediction:
     draw = np.random.default_rng(0)
     known = draw.random(n) < 0.5
     group = np.where(known, -1, draw.integers(-1, 5, n))
-    return Prediction(draw.integers(0, n_classes, n), known, draw.random(n), group)
+    return Prediction(draw.integers(0, n_classes, n), known, draw.random(n), group, draw.random(n))
 
 
 def write(path: Path, names=NAMES, prediction=PREDICTION, classes=CLASSES, unknown="unknown") -> Path:
@@ -83,9 +84,17 @@ def test_stream_gets_the_same_lines_and_stays_open():
     assert not stream.closed
 
 
+def test_stream_without_answers_gets_the_header_and_an_error_before_the_first_leaves_it_untouched():
+    stream = io.StringIO()
+    with pytest.raises(ZeroDivisionError), AnswerWriter(stream, CLASSES, "unknown"):
+        raise ZeroDivisionError
+    assert stream.getvalue() == ""
+    assert text_of([], Prediction.none()) == TABLE.splitlines(keepends=True)[0]
+
+
 def test_integer_classes_are_written_as_numbers():
     lines = text_of(NAMES, PREDICTION, np.array([7, 12]), -1).splitlines()
-    assert lines[1:3] == ["a.jpg,12,true,0.750000,12,", '"b ""x"".jpg",-1,false,0.123457,7,3']
+    assert lines[1:3] == ["a.jpg,12,true,0.750000,12,,", '"b ""x"".jpg",-1,false,0.123457,7,3,0.250000']
 
 
 def test_samples_without_names_are_numbered_from_block_to_block(tmp_path):
@@ -123,9 +132,10 @@ def test_parquet_has_types(tmp_path):
     for classes, unknown, of_class in ((CLASSES, "unknown", text), (np.array([7, 12]), -1, integers)):
         table = pq.read_table(write(tmp_path / "a.parquet", classes=classes, unknown=unknown))
         assert tuple(table.column_names) == COLUMNS
-        assert table.schema.types == [text, of_class, pa.bool_(), pa.float32(), of_class, integers]
+        assert table.schema.types == [text, of_class, pa.bool_(), pa.float32(), of_class, integers, pa.float32()]
     assert table.column("label").to_pylist() == [12, -1, -1, 7]
     assert table.column("group").to_pylist() == [None, 3, None, None]
+    assert table.column("group_confidence").to_pylist() == [None, 0.25, None, None]
 
 
 def test_small_blocks_do_not_make_small_parquet_groups(tmp_path):
@@ -159,7 +169,7 @@ def test_any_name_and_any_class_come_back_from_both_kinds(tmp_path_factory, rows
     names, nearest, known, group = map(list, zip(*rows, strict=True)) if rows else ([], [], [], [])
     known = np.array(known, dtype=bool)
     confidence = np.linspace(0, 1, len(rows))
-    prediction = Prediction(np.array(nearest, dtype=int), known, confidence, np.where(known, -1, group))
+    prediction = Prediction(np.array(nearest, dtype=int), known, confidence, np.where(known, -1, group), confidence)
     # What UTF-8 cannot hold is written out; all else is left alone.
     plain = [name.encode("utf-8", "backslashreplace").decode() for name in names]
     plain_classes = [name.encode("utf-8", "backslashreplace").decode() for name in classes]
@@ -207,7 +217,7 @@ def test_end_in_the_middle_leaves_nothing_where_nothing_was(tmp_path, kind):
 @pytest.mark.parametrize("part", ["writerows", "write_batch"])
 def test_full_disk_is_told_with_what_to_do(tmp_path, part, monkeypatch):
     class Full:
-        """A writer of either kind whose header still found room."""
+        """A writer of either kind."""
 
         def __init__(self, *_, **__):
             setattr(self, part, self.fail)
@@ -216,9 +226,6 @@ def test_full_disk_is_told_with_what_to_do(tmp_path, part, monkeypatch):
             return self
 
         def __exit__(self, *_):
-            pass
-
-        def writerow(self, _):
             pass
 
         def fail(self, _):
@@ -313,13 +320,14 @@ def test_table_that_went_through_a_spreadsheet_is_read(tmp_path):
         csv.writer(file).writerows(
             [
                 ["note", *reversed(COLUMNS)],
-                ["ok", "", "cup", "0.7", "TRUE", "cup", "ü.jpg"],
-                ["", 2, "cup", 0, "FALSE", "?", "b"],
+                ["ok", "", "", "cup", "0.7", "TRUE", "cup", "ü.jpg"],
+                ["", 0.5, 2, "cup", 0, "FALSE", "?", "b"],
             ]
         )
     read = read_answers(tmp_path / "a.csv")
     assert (read.names, read.labels.tolist()) == (["ü.jpg", "b"], ["cup", "?"])
     assert (read.known.tolist(), read.groups.tolist()) == ([True, False], [-1, 2])
+    assert read.group_confidence.tolist() == [0, 0.5]
 
 
 @pytest.mark.parametrize(

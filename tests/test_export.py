@@ -25,7 +25,7 @@ from uniot import export as module
 from uniot.cli.export import export as command
 from uniot.data.arrays import scaled_rows
 from uniot.data.toy import ToyDomains, make_toy_domains
-from uniot.discovery import PrivateGroups
+from uniot.discovery import private_groups
 from uniot.errors import DataError, NumericalError
 from uniot.export import OUTPUTS, export_onnx
 from uniot.model import AdaptedModel
@@ -386,6 +386,32 @@ def test_the_example_needs_neither_uniot_nor_torch() -> None:
     assert imported - set(sys.stdlib_module_names) == {"numpy", "onnxruntime", "PIL"}
 
 
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((), "Usage: python examples/run_onnx.py model.onnx photo.jpg"),
+        (("model.onnx",), "Usage: "),
+        (("gone.onnx", "photo.jpg"), "Error: .*No such file or directory: 'gone.onnx'"),
+        (("model.onnx", "photo.jpg"), "model.onnx takes no images: it was exported from a run that was not made from"),
+    ],
+)
+def test_the_example_says_what_it_needs(
+    by_command: tuple[Path, str], monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], words: str
+) -> None:
+    monkeypatch.chdir(by_command[0].parent)
+    monkeypatch.setattr(sys, "argv", [str(EXAMPLE), *arguments])
+    with pytest.raises(SystemExit, match=words):
+        runpy.run_path(str(EXAMPLE), run_name="__main__")
+
+
+def test_the_example_names_what_is_no_image(photographs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    export_onnx(image_model(photographs), tmp_path / "model.onnx")
+    (tmp_path / "text.jpg").write_text("no image")
+    monkeypatch.setattr(sys, "argv", [str(EXAMPLE), str(tmp_path / "model.onnx"), str(tmp_path / "text.jpg")])
+    with pytest.raises(SystemExit, match="Error: cannot identify image file .*text.jpg"):
+        runpy.run_path(str(EXAMPLE), run_name="__main__")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("part", ["last", "all"])
 def test_a_trained_backbone_is_in_the_file(
@@ -421,7 +447,7 @@ def test_the_small_network_goes_through(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_run_without_groups_says_so(model: AdaptedModel, toy: ToyDomains, tmp_path: Path) -> None:
-    lonely = replace(model, groups=PrivateGroups(np.zeros(0, np.int64), np.zeros((0, 32), np.float32)))
+    lonely = replace(model, groups=private_groups(np.zeros((0, 32), np.float32), 0))
     export_onnx(lonely, tmp_path / "model.onnx")
     rows = toy.x_target.astype(np.float32)
     answers = Exported(tmp_path / "model.onnx")(rows)

@@ -439,6 +439,7 @@ def test_the_card_says_what_the_model_is_and_how_it_is_used(run: Path, hub: Fake
     card = (hub.root / REPOSITORY / "README.md").read_text(encoding="utf-8")
     assert "license" not in card
     assert "# office\n" in card
+    assert "Install uniot with the extra `hub`, as its README says." in card
     assert f"$ uniot pull {REPOSITORY} --out run/\n$ uniot predict run/ new.npz\n" in card
     assert "common-0\ncommon-1\ncommon-2\nsource-0\nsource-1\n" in card
     assert "Embeddings have 32 numbers" in card
@@ -496,6 +497,7 @@ def test_a_run_of_images_takes_its_backbone_along_and_leaves_its_path(tmp_path: 
     replace(fitted.model_, reader=reader).save(tmp_path / "run")
     push(tmp_path / "run", str(tmp_path / "shared"))
     assert names_in(tmp_path / "shared") == SHARED | {"backbone.safetensors"}
+    assert "with the extras `hub` and `images`" in (tmp_path / "shared" / "README.md").read_text(encoding="utf-8")
     for path in (tmp_path / "shared").iterdir():
         assert b"secret" not in path.read_bytes(), path.name
     card = (tmp_path / "shared" / "README.md").read_text(encoding="utf-8")

@@ -17,12 +17,12 @@ LAYERS = [
     {"errors"},
     {"settings", "prediction", "processes"},
     {"data", "transport", "run_folder", "clustering"},
-    {"embeddings", "networks", "losses", "answers", "sorted_copies"},
+    {"embeddings", "networks", "losses", "answers", "sorted_copies", "pictures"},
     {"methods", "discovery", "evaluation"},
     {"training"},
     {"model"},
     {"adaptation"},
-    {"estimator", "images", "export", "hub", "benchmark", "report"},
+    {"estimator", "images", "export", "hub", "benchmark", "report", "labelling"},
     {"cli"},
 ]
 LAYER_OF = {part: number for number, layer in enumerate(LAYERS) for part in layer}

@@ -75,10 +75,9 @@ def test_failure_while_writing_leaves_the_old_file_and_nothing_half_done(tmp_pat
 
 
 def test_failure_before_the_first_file_leaves_nothing(tmp_path):
-    path = tmp_path / "new" / "predictions.csv"
     with pytest.raises(KeyboardInterrupt):
-        write_half(path, KeyboardInterrupt)
-    assert list(path.parent.iterdir()) == []
+        write_half(tmp_path / "new" / "run" / "predictions.csv", KeyboardInterrupt)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_old_file_is_there_until_the_new_one_is_whole(tmp_path):
@@ -128,6 +127,21 @@ def test_writer_that_failed_does_not_keep_others_out(tmp_path):
     with pytest.raises(ZeroDivisionError), only_one_writer(tmp_path):
         raise ZeroDivisionError
     enter_and_leave(tmp_path)
+
+
+def write_and_fail(folder: Path, *names: str) -> None:
+    with only_one_writer(folder):
+        for name in names:
+            write_text(folder / name, "")
+        raise ZeroDivisionError
+
+
+def test_writer_that_failed_leaves_no_empty_folder_of_its_own(tmp_path):
+    (tmp_path / "old").mkdir()
+    for folder, names in (("new/run", ()), ("old", ()), ("begun", ("checkpoint",))):
+        with pytest.raises(ZeroDivisionError):
+            write_and_fail(tmp_path / folder, *names)
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["begun", "checkpoint", "old"]
 
 
 def test_folder_that_cannot_be_made_cannot_be_written_by_anybody(tmp_path):
@@ -183,13 +197,13 @@ def test_file_of_another_version_names_both(tmp_path, metadata):
     path = tmp_path / "model.safetensors"
     save_file({"weight": torch.zeros(2)}, path, metadata)
     other = None if metadata is None else metadata["format"]
-    with pytest.raises(RunFolderError, match=f"has format {other!r} and this version of uniot reads 'uniot-1'"):
+    with pytest.raises(RunFolderError, match=f"has format {other!r} and this version of uniot reads 'uniot-2'"):
         read_tensors(path)
 
 
 def test_file_without_its_description_and_checksum_is_refused(tmp_path):
     path = tmp_path / "model.safetensors"
-    save_file({"weight": torch.zeros(2)}, path, {"format": "uniot-1"})
+    save_file({"weight": torch.zeros(2)}, path, {"format": "uniot-2"})
     with pytest.raises(RunFolderError, match="does not match its own checksum"):
         read_tensors(path)
 

@@ -138,6 +138,11 @@ def test_toml_explains_every_setting():
         assert f"{name} =" in text
 
 
+def test_comments_of_the_toml_are_for_people_who_do_not_know_python():
+    comments = [line for line in Settings().to_toml(ImageSettings()).splitlines() if line.startswith("# ")]
+    assert not [line for line in comments if "None" in line or "`" in line]
+
+
 # --- what is refused --------------------------------------------------------------------------------------
 
 

@@ -21,11 +21,12 @@ PREDICTION = Prediction(
     known=np.array([True, False, False, True]),
     confidence=np.array([0.75, 0.1234567, 0.4999999, 1.0]),
     group=np.array([-1, 3, -1, -1]),
+    group_confidence=np.array([0, 0.25, 0, 0]),
 )
 
 
 def part(prediction: Prediction, rows: slice) -> Prediction:
-    return Prediction(*(getattr(prediction, name)[rows] for name in ("nearest", "known", "confidence", "group")))
+    return prediction.rows(rows)
 
 
 def write(path: Path, names=NAMES, prediction=PREDICTION, classes=CLASSES, unknown="unknown") -> Path:
@@ -55,7 +56,7 @@ def make(photos: Path, *names: str) -> list[tuple[Path, str]]:
 def copy_sorted(files, labels, groups, known, out: Path, source: Path) -> int:
     """`SortedCopies` in one call, with the class of each image in `labels`."""
     classes, nearest = np.unique(labels, return_inverse=True)
-    prediction = Prediction(nearest, known, np.zeros(len(labels)), groups)
+    prediction = Prediction(nearest, known, np.zeros(len(labels)), groups, np.zeros(len(labels)))
     return SortedCopies(out, classes, source=source).write(files, prediction)
 
 
@@ -127,7 +128,7 @@ def test_images_come_in_blocks_as_well_as_in_one_go(tmp_path, photos):
     for path, _ in files[:3]:
         path.write_text("same")
     classes = np.array(["a/b", "a:b"])
-    prediction = Prediction(np.array([1, 1, 1, 0]), np.array([True, True, True, True]), np.ones(4), np.full(4, -1))
+    prediction = Prediction(np.array([1, 1, 1, 0]), np.ones(4, dtype=bool), np.ones(4), np.full(4, -1), np.zeros(4))
     copies = SortedCopies(tmp_path / "out", classes, source=photos)
     assert [copies.write([file], part(prediction, slice(row, row + 1))) for row, file in enumerate(files)] == [1] * 4
     expected = {"a_b-2/a.jpg": "same", "a_b-2/a-2.jpg": "same", "a_b-2/a-3.jpg": "same", "a_b/b.jpg": "b.jpg"}

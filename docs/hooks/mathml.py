@@ -18,4 +18,6 @@ def on_page_content(page_html: str, **_: Any) -> str:
 
 def _mathml(match: re.Match[str]) -> str:
     display = "block" if match[1] == "div" else "inline"
-    return convert(html.unescape(match[2]).strip(), display=display)
+    formula: str = convert(html.unescape(match[2]).strip(), display=display)
+    # A wide one scrolls by itself on a narrow screen.
+    return f'<div class="formula">{formula}</div>' if display == "block" else formula

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
+from uniot.data.arrays import as_labels
 from uniot.data.samples import Samples
 from uniot.embeddings.image_reader import ImageReader
 from uniot.errors import DataError, RunFolderError, SettingsError
-from uniot.model import AdaptedModel, build_method
+from uniot.evaluation import common_recall, specificity
+from uniot.methods import Losses
+from uniot.model import AdaptedModel, build_method, carry_over
 from uniot.processes import Processes
 from uniot.settings import Settings
 from uniot.training import Watch, train
@@ -28,6 +34,7 @@ def adapt(
     unknown: str | int | None = None,
     fingerprint: Callable[[Settings], str],
     reader: ImageReader | None = None,
+    start: AdaptedModel | None = None,
     run: Path | None = None,
     processes: Processes | None = None,
     watch: Watch | None = None,
@@ -43,6 +50,7 @@ def adapt(
         unknown: what unknown samples are called; "unknown" or -1 if None.
         fingerprint: a digest of the data and of the resolved settings.
         reader: what made the samples from images, where they come from images.
+        start: what another run ended with, to go on from; from random weights if None.
         run: folder for checkpoints; a run that was interrupted goes on from there, a finished one is read back.
         processes: who shares the work.
         watch: adds columns to the history.
@@ -62,15 +70,20 @@ def adapt(
     settings = settings.resolved(len(target))
     steps = settings.steps or 0
     digest = fingerprint(settings)
+    if start is not None:
+        digest = hashlib.sha256(f"{digest} {start.fingerprint}".encode()).hexdigest()
     finished = None if run is None else _finished_run(run, digest)
     if finished is not None:
         return finished
     shape = target.batch(torch.zeros(1, dtype=torch.long)).shape[1:]
     method = build_method(shape, len(classes), settings, reader)
+    source_classes = torch.from_numpy(class_index.astype(np.int64))
+    if start is not None:
+        carry_over(method, start, classes, source, source_classes)
     history = train(
         method,
         source,
-        torch.from_numpy(class_index.astype(np.int64)),
+        source_classes,
         target,
         settings,
         folder=run,
@@ -81,6 +94,8 @@ def adapt(
     )
     return AdaptedModel.conclude(
         method,
+        source,
+        source_classes,
         target,
         classes=classes,
         unknown=unknown,
@@ -90,6 +105,36 @@ def adapt(
         reader=reader,
         processes=processes,
     )
+
+
+def labels_as_classes(labels: Any, classes: np.ndarray, name: str) -> np.ndarray:
+    """True labels as text or integers, whichever the classes are: a text file cannot tell them apart."""
+    true = as_labels(labels, name)
+    return np.asarray(true.astype(str) if classes.dtype.kind == "U" else true.astype(np.int64))
+
+
+def oracle_watch(y_target: Any, classes: np.ndarray, n_target: int) -> Watch:
+    """Recall and specificity of the detection in each step, for people who hold the truth. Paper: Fig. S1(a)."""
+    truth = labels_as_classes(y_target, classes, "oracle_y_target")
+    if len(truth) != n_target:
+        raise DataError(f"oracle_y_target has {len(truth)} labels for {n_target} target rows. Give one per row.")
+
+    def watch(target_ids: Tensor, losses: Losses) -> Mapping[str, float]:
+        if losses.detected is None:
+            return {"oracle_recall": float("nan"), "oracle_specificity": float("nan")}
+        detected = losses.detected.cpu().numpy()
+        true = truth[target_ids.cpu().numpy()]
+        is_common = np.isin(true, classes)
+        assigned = classes[np.maximum(detected, 0)]
+        found = detected >= 0
+        recall = specific = float("nan")
+        if is_common.any():
+            recall = common_recall(true, found, assigned, source_classes=classes)
+        if not is_common.all():
+            specific = specificity(true, found, source_classes=classes)
+        return {"oracle_recall": recall, "oracle_specificity": specific}
+
+    return watch
 
 
 def _unknown_label(given: str | int | None, classes: np.ndarray) -> str | int:

@@ -12,12 +12,13 @@ from typing import Any, TextIO
 
 import numpy as np
 
-from uniot.data.embedding_files import as_utf8, import_pyarrow
+from uniot.data.parquet_files import import_pyarrow
+from uniot.data.text import as_utf8
 from uniot.errors import DataError, RunFolderError
 from uniot.prediction import Prediction
 from uniot.run_folder import replacing
 
-COLUMNS = ("path", "label", "known", "confidence", "nearest_class", "group")
+COLUMNS = ("path", "label", "known", "confidence", "nearest_class", "group", "group_confidence")
 
 # Answers become Python objects in blocks, so that a million of them never do at once.
 _BLOCK_ROWS = 1 << 13
@@ -25,7 +26,7 @@ _BLOCK_ROWS = 1 << 13
 _GROUP_ROWS = 1 << 16
 
 
-Row = tuple[str, Any, bool, float, Any, int | None]
+Row = tuple[str, Any, bool, float, Any, int | None, float | None]
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,7 @@ class Answers:
         confidence: from 0 to 1.
         nearest_classes: names of the nearest source classes, text.
         groups: private group, -1 where there is none.
+        group_confidence: from 0 to 1; 0 where there is no group.
     """
 
     names: list[str]
@@ -47,14 +49,16 @@ class Answers:
     confidence: np.ndarray
     nearest_classes: np.ndarray
     groups: np.ndarray
+    group_confidence: np.ndarray
 
 
 class AnswerWriter:
     r"""Writes answers a few at a time and keeps none of them.
 
     A file is there, whole, when the `with` block has ended well, and is left as it was otherwise. The columns are
-    path, label, known, confidence, nearest_class and group; group is empty where known. A byte of a name that is no
-    text in UTF-8 is written out, for instance as `\udcff`; nothing else of a name or label is changed.
+    path, label, known, confidence, nearest_class, group and group_confidence; the last two are empty where known. A
+    byte of a name that is no text in UTF-8 is written out, for instance as `\udcff`; nothing else of a name or label
+    is changed.
 
     Args:
         place: a path that ends with .csv or .parquet; or an open text stream, which gets CSV and stays open.
@@ -74,10 +78,11 @@ class AnswerWriter:
     def __enter__(self) -> AnswerWriter:
         with ExitStack() as opened:
             if not isinstance(self._place, Path):
-                self._append = _csv_rows(self._place)
+                self._append = opened.enter_context(_csv_rows(self._place))
             elif self._place.suffix.lower() == ".csv":
                 partial = opened.enter_context(replacing(self._place))
-                self._append = _csv_rows(opened.enter_context(partial.open("w", encoding="utf-8", newline="")))
+                stream = opened.enter_context(partial.open("w", encoding="utf-8", newline=""))
+                self._append = opened.enter_context(_csv_rows(stream))
             else:
                 partial = opened.enter_context(replacing(self._place))
                 integers = self._classes.dtype.kind != "U"
@@ -99,9 +104,7 @@ class AnswerWriter:
             raise DataError(f"there are {len(names)} names for {len(prediction)} answers. Give one name per sample.")
         for start in range(0, len(prediction), _BLOCK_ROWS):
             rows = slice(start, start + _BLOCK_ROWS)
-            block = Prediction(
-                prediction.nearest[rows], prediction.known[rows], prediction.confidence[rows], prediction.group[rows]
-            )
+            block = prediction.rows(rows)
             numbers = range(self._n_written, self._n_written + len(block))
             try:
                 self._append(self._rows([str(number) for number in numbers] if names is None else names[rows], block))
@@ -119,6 +122,10 @@ class AnswerWriter:
                 block.confidence.tolist(),
                 self._classes[block.nearest].tolist(),
                 [None if group < 0 else group for group in block.group.tolist()],
+                [
+                    None if group < 0 else sure
+                    for group, sure in zip(block.group.tolist(), block.group_confidence.tolist(), strict=True)
+                ],
                 strict=True,
             )
         )
@@ -141,24 +148,33 @@ class _LineFeeds:
         return self._stream.write(line.removesuffix("\r\n") + "\n")
 
 
-def _csv_rows(stream: TextIO) -> Callable[[list[Row]], None]:
+@contextmanager
+def _csv_rows(stream: TextIO) -> Iterator[Callable[[list[Row]], None]]:
     writer = csv.writer(_LineFeeds(stream), lineterminator="\r\n")
-    writer.writerow(COLUMNS)
+    # Not before there is something to say, so that an error before the first answer leaves a stream untouched.
+    header = iter([COLUMNS])
 
     def append(rows: list[Row]) -> None:
+        writer.writerows(header)
         writer.writerows(
-            (name, label, str(known).lower(), f"{confidence:.6f}", nearest, group)
-            for name, label, known, confidence, nearest, group in rows
+            (name, label, str(known).lower(), _six(confidence), nearest, group, _six(sure))
+            for name, label, known, confidence, nearest, group, sure in rows
         )
 
-    return append
+    yield append
+    writer.writerows(header)
+
+
+def _six(value: float | None) -> str:
+    return "" if value is None else f"{value:.6f}"
 
 
 @contextmanager
 def _parquet_rows(path: Path, integers: bool) -> Iterator[Callable[[list[Row]], None]]:
     pyarrow, parquet = import_pyarrow()
     of_class = pyarrow.int64() if integers else pyarrow.string()
-    types = (pyarrow.string(), of_class, pyarrow.bool_(), pyarrow.float32(), of_class, pyarrow.int64())
+    number = pyarrow.float32()
+    types = (pyarrow.string(), of_class, pyarrow.bool_(), number, of_class, pyarrow.int64(), number)
     schema = pyarrow.schema(list(zip(COLUMNS, types, strict=True)))
     waiting: list[Row] = []
     with path.open("wb") as file, parquet.ParquetWriter(file, schema) as writer:
@@ -189,7 +205,10 @@ def read_answers(path: Path) -> Answers:
             known=np.array([_as_bool(known) for known in columns["known"]], dtype=bool),
             confidence=np.array([float(value) for value in columns["confidence"]]),
             nearest_classes=np.array([str(name) for name in columns["nearest_class"]], dtype=str),
-            groups=np.array([-1 if group in ("", None) else int(group) for group in columns["group"]], dtype=np.int64),
+            groups=np.array([-1 if value in ("", None) else int(value) for value in columns["group"]], dtype=np.int64),
+            group_confidence=np.array(
+                [0.0 if value in ("", None) else float(value) for value in columns["group_confidence"]]
+            ),
         )
     except DataError:  # pyarrow is missing
         raise

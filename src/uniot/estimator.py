@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,18 +11,16 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
 from torch import Tensor
 
-from uniot.adaptation import OnStep, adapt
+from uniot.adaptation import OnStep, adapt, oracle_watch
 from uniot.data.arrays import as_inputs, as_labels, scaled_rows
 from uniot.data.augmentation import rewrite
 from uniot.data.samples import TensorSamples
 from uniot.errors import DataError, NotFittedError
-from uniot.evaluation import common_recall, specificity
-from uniot.methods import Losses
 from uniot.model import AdaptedModel
 from uniot.prediction import Prediction
 from uniot.processes import Processes
 from uniot.settings import Settings
-from uniot.training import Watch, fingerprint
+from uniot.training import fingerprint
 
 _FROM_SETTINGS = tuple(name for name in Settings.model_fields if name != "seed")
 
@@ -61,7 +58,9 @@ class UniOT(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     Attributes:
         labels_: one per target row of `fit`: a source class, or the unknown label.
         groups_: private group of each unknown target row, -1 where known.
-        n_private_classes_: how many groups there are.
+        n_private_classes_: how many groups there are, estimated or as given.
+        private_class_interval_: between which numbers that lies.
+        absent_classes_: source classes that the target seems to lack.
         classes_: source classes, sorted.
         settings_: every setting with the value that was used.
         history_: losses step by step.
@@ -129,6 +128,7 @@ class UniOT(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         y: Any,
         X_target: Any = None,
         *,
+        start: UniOT | None = None,
         run: str | Path | None = None,
         processes: Processes | None = None,
         oracle_y_target: Any = None,
@@ -140,6 +140,7 @@ class UniOT(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             X: source embeddings, (n, d): numpy, torch or DataFrame, any numeric type, any scale.
             y: source labels, (n,), text or whole numbers.
             X_target: target embeddings, (m, d).
+            start: a fitted estimator to go on from: its weights, and the prototypes of the classes that it had.
             run: folder for checkpoints. A `fit` that was interrupted goes on from there when it is called again
                 with the same data and settings.
             processes: who shares the work, from `uniot.processes.start_processes`; every process calls `fit` with all
@@ -160,9 +161,10 @@ class UniOT(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             settings,
             unknown=self.unknown_label,
             fingerprint=lambda resolved: fingerprint(resolved, [source, _digestible(labels), target]),
+            start=None if start is None else start.model_,
             run=None if run is None else Path(run),
             processes=processes,
-            watch=None if oracle_y_target is None else _oracle_watch(oracle_y_target, classes, len(target)),
+            watch=None if oracle_y_target is None else oracle_watch(oracle_y_target, classes, len(target)),
             on_step=on_step,
         )
         return self._set_fitted(model)
@@ -227,6 +229,8 @@ class UniOT(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.labels_ = model.labels(model.target)
         self.groups_ = model.target.group
         self.n_private_classes_ = model.groups.n_groups
+        self.private_class_interval_ = model.groups.number.interval
+        self.absent_classes_ = model.classes[model.absence > 0.5]
         self.history_ = {name: model.history.column(name) for name in model.history.columns}
         self.class_mass_ = model.method.class_mass.numpy().copy()
         return self
@@ -282,27 +286,3 @@ def _as_tensor(values: Any, name: str, settings: Settings) -> Tensor:
 def _digestible(labels: np.ndarray) -> Tensor:
     """The labels as numbers, by their place among the sorted classes."""
     return torch.from_numpy(np.unique(labels, return_inverse=True)[1].astype(np.int64))
-
-
-def _oracle_watch(y_target: Any, classes: np.ndarray, n_target: int) -> Watch:
-    """Recall and specificity of the detection in each step, for people who hold the truth. Paper: Fig. S1(a)."""
-    truth = as_labels(y_target, "oracle_y_target")
-    if len(truth) != n_target:
-        raise DataError(f"oracle_y_target has {len(truth)} labels for {n_target} target rows. Give one per row.")
-
-    def watch(target_ids: Tensor, losses: Losses) -> Mapping[str, float]:
-        if losses.detected is None:
-            return {"oracle_recall": float("nan"), "oracle_specificity": float("nan")}
-        detected = losses.detected.cpu().numpy()
-        true = truth[target_ids.cpu().numpy()]
-        is_common = np.isin(true, classes)
-        assigned = classes[np.maximum(detected, 0)]
-        found = detected >= 0
-        recall = specific = float("nan")
-        if is_common.any():
-            recall = common_recall(true, found, assigned, source_classes=classes)
-        if not is_common.all():
-            specific = specificity(true, found, source_classes=classes)
-        return {"oracle_recall": recall, "oracle_specificity": specific}
-
-    return watch

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from uniot import __version__
-from uniot.data.embedding_files import as_utf8
+from uniot.data.text import as_utf8
 from uniot.embeddings.image_reader import ImageReader
 from uniot.embeddings.preparation import Preparation
 from uniot.errors import DataError, NumericalError

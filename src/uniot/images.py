@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import io
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -30,6 +30,7 @@ from uniot.prediction import Prediction
 from uniot.processes import Processes
 from uniot.run_folder import write_text
 from uniot.settings import Settings
+from uniot.training import Watch
 
 # The paper's, for a network that is trained as a whole.
 _STEPS_OF_A_WHOLE_BACKBONE = 10_000
@@ -75,8 +76,10 @@ def adapt_images(
     *,
     reading: Reading | None = None,
     unknown: str | None = None,
+    start: AdaptedModel | None = None,
     run: Path | None = None,
     processes: Processes | None = None,
+    watch: Callable[[np.ndarray, np.ndarray], Watch] | None = None,
     on_step: OnStep | None = None,
 ) -> ImageRun:
     """Adapts from labelled to unlabelled images.
@@ -88,8 +91,11 @@ def adapt_images(
         reader: backbone, and what of it is trained.
         reading: how files are read.
         unknown: what unknown samples are called.
+        start: what another run of the same backbone ended with, to go on from.
         run: folder for checkpoints.
         processes: who shares the work.
+        watch: from the source classes and the places of the target files kept, among those given, to what adds
+            columns to the history.
         on_step: called with step, number of steps and numbers of the step.
     """
     reading, processes = reading or Reading(), processes or Processes()
@@ -114,11 +120,15 @@ def adapt_images(
         unknown=unknown,
         fingerprint=fingerprint,
         reader=reader,
+        start=start,
         run=run,
         processes=processes,
+        watch=None if watch is None else watch(np.unique(labels), unlabelled.kept),
         on_step=on_step,
     )
-    in_both = duplicates(labelled.contents, unlabelled.contents)
+    equal = duplicates(labelled.contents, unlabelled.contents)
+    # An image of the target that somebody named is in both collections on purpose.
+    in_both = [pair for pair in equal if labelled.files[pair[0]].path != unlabelled.files[pair[1]].path]
     return ImageRun(model, labelled, unlabelled, in_both)
 
 
@@ -180,6 +190,11 @@ def write_duplicates(path: Path, run: ImageRun) -> None:
 def write_skipped(path: Path, skipped: Sequence[Skipped]) -> None:
     """One line per file that could not be read: path and reason. Nothing is written where there is none."""
     _write_table(path, ("path", "reason"), [(one.name, one.reason) for one in skipped])
+
+
+def skipped_beside(table: Path) -> Path:
+    """Where `write_skipped` goes for a table of images: `new.skipped.csv` for `new.csv`."""
+    return table.with_name(f"{table.stem}.skipped.csv")
 
 
 def _write_table(path: Path, header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:

@@ -4,18 +4,27 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from uniot.answers import AnswerWriter
 from uniot.data.batches import generator_for
 from uniot.data.samples import Samples
-from uniot.discovery import PrivateGroups, private_groups
+from uniot.discovery import (
+    LabelledFeatures,
+    NumberOfClasses,
+    PrivateGroups,
+    SeenTarget,
+    absence,
+    number_of_private_classes,
+    private_groups,
+)
 from uniot.embeddings.image_reader import ImageReader
 from uniot.errors import RunFolderError
 from uniot.methods import UniOTMethod
@@ -30,8 +39,12 @@ from uniot.transport import UnbalancedPotential
 
 # Samples always go through the networks in blocks of one size, so that an answer does not depend on its company.
 _BLOCK_ROWS, _BLOCK_IMAGES, _IMAGE_VALUES = 128, 16, 100_000
+# So many labelled samples are enough to see how the classes lie; all of a large source would take long.
+_MOST_SOURCE_ROWS = 5000
+# So many target samples are enough to count the private classes by.
+_MOST_COUNTED_ROWS = 3000
 _RULE_TOLERANCE = 1e-9
-_WEIGHTS, _RULE = 100, 101
+_WEIGHTS, _RULE, _SOURCE_ROWS, _COUNTED_ROWS = 100, 101, 102, 103
 _MODEL, _FEATURES, _BACKBONE = "model.safetensors", "features.safetensors", "backbone.safetensors"
 
 
@@ -50,6 +63,42 @@ def build_method(
         return UniOTMethod(int(np.prod(input_shape)), n_classes, settings)
 
 
+def carry_over(
+    method: UniOTMethod, start: AdaptedModel, classes: np.ndarray, source: Samples, source_classes: Tensor
+) -> None:
+    """Gives a new method the weights that another run ended with.
+
+    Classes that the run had keep their prototype and their mass. A new one begins at the mean direction of its
+    samples, with an even share. The queue is filled anew: the target may be another.
+
+    Args:
+        method: changed in place.
+        start: what the other run ended with.
+        classes: of the new run, sorted.
+        source: labelled samples of the new run.
+        source_classes: (n,), class index of each.
+    """
+    weights = dict(start.method.state_dict())
+    old_prototypes, old_mass = weights.pop("classes.weight"), weights.pop("class_mass")
+    kept = {
+        name: value
+        for name, value in weights.items()
+        if not name.startswith("queue.") and name != "potential" and value.shape == method.state_dict()[name].shape
+    }
+    method.load_state_dict(kept, strict=False)
+    place = {str(name): index for index, name in enumerate(start.classes.tolist())}
+    prototypes, mass = method.classes.weight.detach().clone(), torch.full_like(method.class_mass, 1 / len(classes))
+    for index, name in enumerate(classes.tolist()):
+        if str(name) in place:
+            prototypes[index], mass[index] = old_prototypes[place[str(name)]], old_mass[place[str(name)]]
+            continue
+        features, _ = _features_of_samples(method, source, torch.nonzero(source_classes == index).flatten())
+        prototypes[index] = F.normalize(features.mean(dim=0), dim=0)
+    with torch.no_grad():
+        method.classes.weight.copy_(prototypes)
+        method.class_mass.copy_(mass / mass.sum())
+
+
 @dataclass(frozen=True)
 class AdaptedModel:
     """What a run ends with.
@@ -58,12 +107,14 @@ class AdaptedModel:
         method: the trained networks.
         rule: the solved transport of the whole target, which decides about old and new samples alike.
         groups: the private groups of the target.
+        absence: from 0 to 1, how surely each source class is absent from the target, (c,).
         classes: source classes, text or integers, (c,).
         unknown: what an unknown sample is called.
         settings: resolved settings.
         input_shape: of one sample.
         target: the answers for the target that was fitted.
         target_features: (n, feature_size), float32.
+        source: features and classes of the labelled samples, or of some of them, drawn evenly from the classes.
         history: numbers step by step.
         fingerprint: of data and settings.
         reader: what makes inputs from images; None where the run was made from arrays.
@@ -72,12 +123,14 @@ class AdaptedModel:
     method: UniOTMethod
     rule: UnbalancedPotential
     groups: PrivateGroups
+    absence: np.ndarray
     classes: np.ndarray
     unknown: str | int
     settings: Settings
     input_shape: tuple[int, ...]
     target: Prediction
     target_features: np.ndarray
+    source: LabelledFeatures
     history: History
     fingerprint: str
     reader: ImageReader | None = None
@@ -86,6 +139,8 @@ class AdaptedModel:
     def conclude(
         cls,
         method: UniOTMethod,
+        source: Samples,
+        source_classes: Tensor,
         target: Samples,
         *,
         classes: np.ndarray,
@@ -102,9 +157,14 @@ class AdaptedModel:
         Paper: the testing phase; the class is the row's largest entry, and there is no column test.
         """
         processes = processes or Processes()
-        own_ids = torch.arange(len(target))[processes.part(len(target))]
-        own, shape = _features_of_samples(method, target, own_ids)
+        own, shape = _features_of_samples(method, target, _shared(torch.arange(len(target)), processes))
+        seen = _even_rows(source_classes, _MOST_SOURCE_ROWS, generator_for(settings.seed, _SOURCE_ROWS))
+        own_source, _ = _features_of_samples(method, source, _shared(seen, processes))
+        counted = _some_rows(len(target), _MOST_COUNTED_ROWS, generator_for(settings.seed, _COUNTED_ROWS))
+        embeddings = processes.gather_parts(_embeddings(method, target, _shared(counted, processes)), len(counted))
         method.cpu()
+        source_features = processes.gather_parts(own_source, len(seen)).numpy()
+        labelled = LabelledFeatures(source_features, source_classes[seen].numpy(), seen.numpy())
         cosines = _cosines(method, own)
         generator = generator_for(settings.seed, _RULE)
         rule = method.transport(cosines, None, generator, _RULE_TOLERANCE, processes if processes.count > 1 else None)
@@ -113,20 +173,29 @@ class AdaptedModel:
         nearest = processes.gather_parts(assignment.nearest, len(target)).numpy()
         known = processes.gather_parts(assignment.known.byte(), len(target)).bool().numpy()
         confidence = _confidence(processes.gather_parts(assignment.confidence, len(target)), rule)
-        groups = private_groups(features[~known], settings.n_private_classes, seed=settings.seed)
+        number: int | NumberOfClasses | None = settings.n_private_classes
+        if number is None:
+            rows = counted.numpy()
+            prototypes = (features[rows] @ method.clusters.weight.detach().numpy().T).argmax(axis=1)
+            number = number_of_private_classes(
+                SeenTarget(embeddings.numpy(), prototypes, known[rows], nearest[rows]), seed=settings.seed
+            )
+        groups = private_groups(features[~known], number, seed=settings.seed)
         group = np.full(len(known), -1, dtype=np.int64)
         group[~known] = groups.group
-        answers = Prediction(nearest, known, confidence, group)
+        answers = Prediction(nearest, known, confidence, group, groups.confidence(features, group))
         return cls(
             method=method,
             rule=rule,
             groups=groups,
+            absence=absence(answers, len(classes)),
             classes=classes,
             unknown=unknown,
             settings=settings,
             input_shape=shape,
             target=answers,
             target_features=features,
+            source=labelled,
             history=history,
             fingerprint=fingerprint,
             reader=reader,
@@ -140,7 +209,13 @@ class AdaptedModel:
         group = np.full(len(known), -1, dtype=np.int64)
         if self.groups.n_groups:
             group[~known] = self.groups.nearest(features.numpy()[~known])
-        return Prediction(assignment.nearest.numpy(), known, _confidence(assignment.confidence, self.rule), group)
+        return Prediction(
+            nearest=assignment.nearest.numpy(),
+            known=known,
+            confidence=_confidence(assignment.confidence, self.rule),
+            group=group,
+            group_confidence=self.groups.confidence(features.numpy(), group),
+        )
 
     def features(self, inputs: Tensor) -> np.ndarray:
         """Adapted features of unit norm, (n, feature_size)."""
@@ -173,14 +248,24 @@ class AdaptedModel:
             folder: made if it does not exist.
             names: what the samples of the target are called; numbers if None.
             inputs: where the data came from, for settings.toml.
+
+        Raises:
+            RunFolderError: the folder holds another run, whose files would be mixed with these.
         """
+        if self.is_saved(folder) and read_tensors(folder / _MODEL)[1]["fingerprint"] != self.fingerprint:
+            raise RunFolderError(f"{folder} holds another run. Give another folder, or remove that one first.")
         images = None if self.reader is None else self.reader.settings
         write_text(folder / "settings.toml", self.settings.to_toml(images, **({"inputs": inputs} if inputs else {})))
         write_text(folder / "history.csv", self.history.to_csv())
         with AnswerWriter(folder / "predictions.csv", self.classes, self.unknown) as answers:
             answers.write(names, self.target)
-        features = torch.from_numpy(self.target_features).half()
-        write_tensors(folder / _FEATURES, {"target": features}, {"fingerprint": self.fingerprint})
+        features = {
+            "target": torch.from_numpy(self.target_features).half(),
+            "source": torch.from_numpy(self.source.features).half(),
+            "source.classes": torch.from_numpy(self.source.classes),
+            "source.rows": torch.from_numpy(self.source.rows),
+        }
+        write_tensors(folder / _FEATURES, features, {"fingerprint": self.fingerprint})
         if self.reader is not None:
             self.reader.save(folder / _BACKBONE)
         tensors = {f"method.{name}": value for name, value in self.method.state_dict().items()}
@@ -188,9 +273,10 @@ class AdaptedModel:
             "rule.class_potential": self.rule.class_potential,
             "rule.class_confidence": self.rule.class_confidence,
             "groups.centres": torch.from_numpy(self.groups.centres),
-            "history": torch.tensor(self.history.rows, dtype=torch.float64),
+            "absence": torch.from_numpy(self.absence),
         }
-        for name in ("nearest", "known", "confidence", "group"):
+        tensors |= self.history.tensors()
+        for name in _ANSWERS:
             tensors[f"target.{name}"] = torch.from_numpy(getattr(self.target, name))
         about = {
             "classes": self.classes.tolist(),
@@ -207,6 +293,7 @@ class AdaptedModel:
                 "passes": self.rule.passes,
             },
             "columns": self.history.columns,
+            "number": asdict(self.groups.number),
             "fingerprint": self.fingerprint,
             "from_images": self.reader is not None,
         }
@@ -235,9 +322,9 @@ class AdaptedModel:
         settings = Settings.checked(**cast(dict[str, Any], about["settings"]))
         classes = np.array(about["classes"])
         shape = tuple(cast(list[int], about["input_shape"]))
-        reader = ImageReader.load(folder / _BACKBONE) if (folder / _BACKBONE).is_file() else None
-        if reader is None and about["from_images"]:
+        if about["from_images"] and not (folder / _BACKBONE).is_file():
             raise RunFolderError(f"{folder / _BACKBONE} is missing: the run was made from images. Make it again.")
+        reader = ImageReader.load(folder / _BACKBONE) if about["from_images"] else None
         method = build_method(shape, len(classes), settings, reader)
         start = len("method.")
         method.load_state_dict({k[start:]: v for k, v in tensors.items() if k.startswith("method.")})
@@ -247,23 +334,62 @@ class AdaptedModel:
             class_confidence=tensors["rule.class_confidence"],
             **cast(dict[str, Any], about["rule"]),
         )
-        target = Prediction(
-            *(tensors[f"target.{name}"].numpy() for name in ("nearest", "known", "confidence", "group"))
-        )
+        target = Prediction(**{name: tensors[f"target.{name}"].numpy() for name in _ANSWERS})
         return cls(
             method=method,
             rule=rule,
-            groups=PrivateGroups(target.group[~target.known], tensors["groups.centres"].numpy()),
+            groups=PrivateGroups(
+                target.group[~target.known],
+                tensors["groups.centres"].numpy(),
+                NumberOfClasses.of(cast(dict[str, Any], about["number"])),
+            ),
+            absence=tensors["absence"].numpy(),
             classes=classes,
             unknown=cast("str | int", about["unknown"]),
             settings=settings,
             input_shape=shape,
             target=target,
             target_features=features["target"].float().numpy(),
-            history=History(cast(list[str], about["columns"]), tensors["history"].tolist()),
+            source=LabelledFeatures(
+                features["source"].float().numpy(), features["source.classes"].numpy(), features["source.rows"].numpy()
+            ),
+            history=History.of(cast(list[str], about["columns"]), tensors),
             fingerprint=cast(str, about["fingerprint"]),
             reader=reader,
         )
+
+
+_ANSWERS = tuple(part.name for part in fields(Prediction))
+
+
+def _shared(ids: Tensor, processes: Processes) -> Tensor:
+    """The part of the ids that this process looks at."""
+    return ids[processes.part(len(ids))]
+
+
+def _even_rows(classes: Tensor, most: int, generator: torch.Generator) -> Tensor:
+    """Rows in order, all of them where they are few; otherwise drawn, as many of each class as there are."""
+    if len(classes) <= most:
+        return torch.arange(len(classes))
+    drawn = torch.randperm(len(classes), generator=generator)
+    # The place of each drawn row among the drawn ones of its class; the smallest places are the evenest choice.
+    by_class = torch.argsort(classes[drawn], stable=True)
+    sizes = torch.bincount(classes)
+    place = torch.arange(len(classes)) - torch.repeat_interleave(sizes.cumsum(0) - sizes, sizes)
+    return drawn[by_class[torch.argsort(place, stable=True)[:most]]].sort().values
+
+
+def _some_rows(n_rows: int, most: int, generator: torch.Generator) -> Tensor:
+    """Rows in order, all of them or as many as `most`, drawn."""
+    return torch.randperm(n_rows, generator=generator)[:most].sort().values
+
+
+@torch.no_grad()
+def _embeddings(method: UniOTMethod, samples: Samples, ids: Tensor) -> Tensor:
+    """Unit rows of the space that the projection begins in, (n, d)."""
+    device = method.class_mass.device
+    blocks = [method.backbone(samples.batch(block).to(device)).flatten(1) for block in ids.split(_BLOCK_IMAGES)]
+    return F.normalize(torch.cat(blocks).float(), dim=1).cpu()
 
 
 def _features(method: UniOTMethod, inputs: Tensor) -> Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 
@@ -16,18 +16,25 @@ class Prediction:
         known: whether the sample belongs to it, (n,), bool.
         confidence: from 0 to 1, at least one half iff known, (n,).
         group: private group of an unknown sample, -1 where known or not grouped, (n,).
+        group_confidence: from 0, on the border to another group, to 1, at the group's centre; 0 where there is no
+            group, (n,).
     """
 
     nearest: np.ndarray
     known: np.ndarray
     confidence: np.ndarray
     group: np.ndarray
+    group_confidence: np.ndarray
 
     @classmethod
     def none(cls) -> Prediction:
         """Answers for no samples."""
         indices = np.zeros(0, dtype=np.int64)
-        return cls(indices, np.zeros(0, dtype=bool), np.zeros(0), indices)
+        return cls(indices, np.zeros(0, dtype=bool), np.zeros(0), indices, np.zeros(0))
+
+    def rows(self, chosen: slice | np.ndarray) -> Prediction:
+        """The answers for some of the samples."""
+        return Prediction(*(getattr(self, part.name)[chosen] for part in fields(self)))
 
     def __len__(self) -> int:
         return len(self.nearest)

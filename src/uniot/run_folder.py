@@ -7,7 +7,8 @@ import json
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
+from itertools import takewhile
 from pathlib import Path
 
 import torch
@@ -17,7 +18,7 @@ from torch import Tensor
 
 from uniot.errors import RunFolderError
 
-FORMAT = "uniot-1"
+FORMAT = "uniot-2"
 
 if sys.platform == "win32":
     import msvcrt
@@ -38,11 +39,15 @@ def replacing(path: Path) -> Iterator[Path]:
     """A temporary path that becomes `path` when the block ends well, and vanishes when it does not."""
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        yield partial
-        with partial.open("rb+") as written:
-            os.fsync(written.fileno())
-        partial.replace(path)
+        with _folder_made(path.parent):
+            try:
+                yield partial
+                with partial.open("rb+") as written:
+                    os.fsync(written.fileno())
+                partial.replace(path)
+            finally:
+                with suppress(OSError):
+                    partial.unlink(missing_ok=True)
     except RunFolderError:
         raise
     except OSError as error:
@@ -50,9 +55,20 @@ def replacing(path: Path) -> Iterator[Path]:
             f"{path} cannot be written ({error.strerror or error}). Check that the folder exists, that it is "
             "yours to write, and that the disk has room; then run the same command again."
         ) from error
-    finally:
+
+
+@contextmanager
+def _folder_made(folder: Path) -> Iterator[None]:
+    """Makes a folder, and its parents; what was made goes again if the block fails and leaves it empty."""
+    made = list(takewhile(lambda place: not place.exists(), (folder, *folder.parents)))
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        yield
+    except BaseException:
         with suppress(OSError):
-            partial.unlink(missing_ok=True)
+            for place in made:
+                place.rmdir()
+        raise
 
 
 def write_text(path: Path, text: str) -> None:
@@ -107,15 +123,18 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, object]]:
 
 @contextmanager
 def only_one_writer(folder: Path) -> Iterator[None]:
-    """Keeps a second process out of a run folder; the system lets go of the lock when a process dies."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        lock = (folder / ".lock").open("w")
-    except OSError as error:
-        raise RunFolderError(
-            f"{folder} cannot be written ({error.strerror}). Give a folder that is yours to write."
-        ) from error
-    with lock:
+    """Keeps a second process out of a run folder; the system lets go of the lock when a process dies.
+
+    A folder that was not there before, and that a failure leaves empty, is removed.
+    """
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(_folder_made(folder))
+            lock = stack.enter_context((folder / ".lock").open("w"))
+        except OSError as error:
+            raise RunFolderError(
+                f"{folder} cannot be written ({error.strerror}). Give a folder that is yours to write."
+            ) from error
         try:
             lock_file(lock.fileno())
             # The lock counts only if the file is still there: a process that ends removes it.

@@ -52,7 +52,7 @@ class ImageSettings(CheckedSettings):
         max_length=200,
         description="Name of a timm model; efficientnet_lite0 comes with the install.",
     )
-    weights: str | None = Field(None, description="File that its weights were read from; its own if None.")
+    weights: str | None = Field(None, description="File that its weights were read from; its own if left out.")
     fine_tune: Literal["none", "last", "all"] = Field(
         "none", description="What of the backbone is trained: nothing, the last stage, or all of it."
     )
@@ -68,15 +68,17 @@ class Settings(CheckedSettings):
     """How a run is made. `None` means that the data decide; `resolved` fills those in."""
 
     n_clusters: int | None = Field(
-        None, ge=1, le=100_000, description="Cluster prototypes K; from the target's size if None."
+        None, ge=1, le=100_000, description="Cluster prototypes K; from the target's size if left out."
     )
     queue_size: int | None = Field(
         None,
         ge=1,
         le=10_000_000,
-        description="Target features kept in the queue; from the target's size if None.",
+        description="Target features kept in the queue; from the target's size if left out.",
     )
-    steps: int | None = Field(None, ge=1, le=10_000_000, description="Training steps; from the target's size if None.")
+    steps: int | None = Field(
+        None, ge=1, le=10_000_000, description="Training steps; from the target's size if left out."
+    )
     batch_size: int = Field(36, ge=1, le=100_000, description="Samples of each domain in a step.")
     hidden_size: int = Field(2048, ge=1, le=1_000_000, description="Width of the projection's hidden layer.")
     feature_size: int = Field(256, ge=1, le=1_000_000, description="Width of a feature.")
@@ -109,7 +111,7 @@ class Settings(CheckedSettings):
         description='"none" for embeddings; "small-cnn" trains a small network on small grey images.',
     )
     n_private_classes: int | None = Field(
-        None, ge=0, le=100_000, description="Private groups to find; estimated if None."
+        None, ge=0, le=100_000, description="Private groups to find; estimated if left out."
     )
     checkpoint_every: int = Field(100, ge=1, le=10_000_000, description="Steps between two checkpoints of a run.")
     seed: int = Field(0, ge=0, lt=2**63, description="Decides every random choice.")
@@ -158,6 +160,15 @@ class Settings(CheckedSettings):
         values.pop("inputs", None)
         images = values.pop("images", None)
         return cls.checked(**values), None if images is None else ImageSettings.checked(**images)
+
+
+def read_inputs(path: Path) -> dict[str, str]:
+    """Where the data of a run came from, as its settings.toml says."""
+    try:
+        inputs = tomllib.loads(path.read_text(encoding="utf-8")).get("inputs", {})
+    except (OSError, ValueError) as error:
+        raise SettingsError(f"{path} cannot be read ({error}). Give a run made with `uniot adapt`.") from None
+    return {str(name): str(value) for name, value in inputs.items()} if isinstance(inputs, dict) else {}
 
 
 _CLUSTERS = ((3500, 50), (10_000, 150), (100_000, 500))

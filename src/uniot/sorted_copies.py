@@ -35,11 +35,15 @@ class SortedCopies:
     Args:
         out: made when the first image is copied.
         classes: source classes, text or integers, (c,).
-        source: the folder that the images come from; nothing is written into it.
+        source: the folder whose images are all taken, so that nothing is written into it; None if there is none.
+
+    Attributes:
+        had_files: whether `out` held something before.
     """
 
-    def __init__(self, out: Path, classes: np.ndarray, *, source: Path) -> None:
+    def __init__(self, out: Path, classes: np.ndarray, *, source: Path | None = None) -> None:
         _check_place(out, out, source)
+        self.had_files = out.is_dir() and any(not path.name.startswith(".") for path in out.iterdir())
         self._out, self._source = out, source
         self._class_folders = _folder_names([str(name) for name in classes])
         self._checked: set[Path] = set()
@@ -124,8 +128,8 @@ def _same_name(name: str) -> str:
     return unicodedata.normalize("NFC", name).casefold()
 
 
-def _check_place(folder: Path, out: Path, source: Path) -> None:
-    if folder.resolve().is_relative_to(source.resolve()):
+def _check_place(folder: Path, out: Path, source: Path | None) -> None:
+    if source is not None and folder.resolve().is_relative_to(source.resolve()):
         raise RunFolderError(
             f"{folder} lies in {source}, so that copies would be taken for samples. Give a folder outside of it."
         )

@@ -25,21 +25,43 @@ from uniot.processes import Processes
 from uniot.run_folder import read_tensors, write_tensors
 from uniot.settings import Settings
 
+# So many times in a run the class mass is noted.
+_CLASS_MASSES = 100
+
 Watch = Callable[[Tensor, Losses], Mapping[str, float]]
 """Sees the target ids and the losses of a step and returns numbers for the history; cannot reach the weights."""
 
 
 @dataclass
 class History:
-    """One row of numbers a step."""
+    """One row of numbers a step.
+
+    Attributes:
+        columns: what the numbers are.
+        rows: of each step.
+        class_mass: step, and the mass of each source class after it; of some hundred steps, evenly spread.
+    """
 
     columns: list[str] = field(default_factory=list)
     rows: list[list[float]] = field(default_factory=list)
+    class_mass: list[list[float]] = field(default_factory=list)
 
     def add(self, values: Mapping[str, float]) -> None:
         """Appends a row; the first row fixes the columns."""
         self.columns = self.columns or list(values)
-        self.rows.append([float(values[name]) for name in self.columns])
+        self.rows.append([float(values.get(name, math.nan)) for name in self.columns])
+
+    def tensors(self) -> dict[str, Tensor]:
+        """All numbers, for a file of tensors."""
+        return {
+            "history": torch.tensor(self.rows, dtype=torch.float64),
+            "history.class_mass": torch.tensor(self.class_mass, dtype=torch.float64),
+        }
+
+    @classmethod
+    def of(cls, columns: list[str], tensors: Mapping[str, Tensor]) -> History:
+        """What `tensors` were made from."""
+        return cls(columns, tensors["history"].tolist(), tensors["history.class_mass"].tolist())
 
     def column(self, name: str) -> list[float]:
         """All values of one column, step by step."""
@@ -108,9 +130,9 @@ def train(
     )
     optimiser = processes.set_up(optimiser)
     full_rates = [group["lr"] for group in optimiser.param_groups]
-    history = History()
     checkpoint = None if folder is None else Checkpoint(folder, fingerprint)
-    first = checkpoint.restore(module, optimiser, history) if checkpoint else 0
+    first, history = checkpoint.restore(module, optimiser) if checkpoint else (0, History())
+    between_masses = math.ceil(settings.steps / _CLASS_MASSES)
     if first == 0:
         _prepare(method, target, batches, processes)
     make = partial(_make_batch, source, source_classes, target, batches, processes)
@@ -120,12 +142,14 @@ def train(
             factor = learning_rate_factor(step, settings.steps)
             for group, rate in zip(optimiser.param_groups, full_rates, strict=True):
                 group["lr"] = rate * factor
-            row = _step(method, optimiser, batch, processes, watch)
-            row = {"step": step + 1, "learning_rate": settings.learning_rate * factor, **row}
-            history.add(row)
-            if on_step is not None:
-                on_step(step + 1, row)
             done = step + 1
+            row, class_mass = _step(method, optimiser, batch, processes, watch)
+            row = {"step": done, "learning_rate": settings.learning_rate * factor, **row}
+            history.add(row)
+            if class_mass is not None and (done % between_masses == 0 or done in (1, settings.steps)):
+                history.class_mass.append([done, *class_mass.tolist()])
+            if on_step is not None:
+                on_step(done, row)
             # Asked once: an interrupt that comes after this line is for the next step.
             stop = _anywhere(interrupted(), processes)
             if (
@@ -207,7 +231,7 @@ def _step(
     batch: Batch,
     processes: Processes,
     watch: Watch | None,
-) -> dict[str, float]:
+) -> tuple[dict[str, float], Tensor | None]:
     step = batch.step
     try:
         with processes.autocast():
@@ -231,7 +255,7 @@ def _step(
     row = {"loss": float(losses.total.detach())}
     row |= {f"loss_{name}": float(part.detach()) for name, part in losses.parts.items()}
     row |= losses.notes
-    return row | dict(watch(batch.target_ids, losses) if watch else {})
+    return row | dict(watch(batch.target_ids, losses) if watch else {}), losses.class_mass
 
 
 class Checkpoint:
@@ -248,19 +272,19 @@ class Checkpoint:
             moment = optimiser.state[parameter].get("momentum_buffer")
             if moment is not None:
                 tensors[f"momentum.{index}"] = moment
-        tensors["history"] = torch.tensor(history.rows, dtype=torch.float64)
+        tensors |= history.tensors()
         about = {"step": step, "fingerprint": self._fingerprint, "columns": history.columns}
         write_tensors(self.path, tensors, about)
 
-    def restore(self, method: nn.Module, optimiser: torch.optim.SGD, history: History) -> int:
-        """Loads the newest state and returns the number of steps done; 0 where there is none."""
+    def restore(self, method: nn.Module, optimiser: torch.optim.SGD) -> tuple[int, History]:
+        """Loads the newest state and returns the number of steps done, 0 where there is none, and their history."""
         if not self.path.exists():
-            return 0
+            return 0, History()
         tensors, about = read_tensors(self.path)
         if about["fingerprint"] != self._fingerprint:
             raise RunFolderError(
                 f"{self.path.parent.parent} holds a run that was begun with other data or other settings. "
-                "Give another folder, or remove this one to start anew."
+                "Give another folder, or remove this one to start anew (--overwrite on the command line)."
             )
         start = len("method.")
         method.load_state_dict({k[start:]: v for k, v in tensors.items() if k.startswith("method.")})
@@ -270,9 +294,7 @@ class Checkpoint:
                 optimiser.state[parameter]["momentum_buffer"] = torch.empty_like(parameter).copy_(
                     tensors[f"momentum.{index}"]
                 )
-        history.columns = cast(list[str], about["columns"])
-        history.rows = tensors["history"].tolist()
-        return cast(int, about["step"])
+        return cast(int, about["step"]), History.of(cast(list[str], about["columns"]), tensors)
 
 
 def fingerprint(settings: Settings, tensors: Sequence[Tensor]) -> str:

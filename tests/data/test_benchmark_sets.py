@@ -15,7 +15,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from uniot.data.benchmark_sets import BENCHMARK_SETS, BenchmarkSet, benchmark_set
+from uniot.data.benchmark_sets import BENCHMARK_SETS, benchmark_set
+from uniot.data.published_set import BenchmarkSet
 from uniot.errors import DataError
 
 OFFICE31, OFFICE_HOME, VISDA, DOMAINNET = (benchmark_set(n) for n in ("office31", "office-home", "visda", "domainnet"))

@@ -22,8 +22,9 @@ from hypothesis import strategies as st
 from safetensors import SafetensorError
 from safetensors.torch import save_file
 
-from uniot.data import embedding_files
-from uniot.data.embedding_files import as_utf8, read_embeddings, read_labels, write_embeddings
+from uniot.data import parquet_files, safetensors_files
+from uniot.data.embedding_files import read_embeddings, read_labels, write_embeddings
+from uniot.data.text import as_utf8
 from uniot.errors import DataError, RunFolderError
 from uniot.run_folder import replacing
 
@@ -124,8 +125,8 @@ def test_file_name_that_is_no_text_is_kept_or_written_out(tmp_path, kind):
 
 
 def test_parquet_of_many_pieces_is_one_array(tmp_path, monkeypatch):
-    monkeypatch.setattr(embedding_files, "_WRITE_VALUES", 7)
-    monkeypatch.setattr(embedding_files, "_READ_ROWS", 2)
+    monkeypatch.setattr(parquet_files, "_WRITE_VALUES", 7)
+    monkeypatch.setattr(parquet_files, "_READ_ROWS", 2)
     read = read_embeddings(write(tmp_path / "features.parquet", X, Y, IDS))
     assert pq.ParquetFile(tmp_path / "features.parquet").num_row_groups == 3
     np.testing.assert_array_equal(read.x, X)
@@ -163,7 +164,7 @@ def test_full_disk_while_writing_safetensors_is_an_error_of_the_file(tmp_path, m
     def full(*_):
         raise SafetensorError("I/O error: No space left on device")
 
-    monkeypatch.setattr(embedding_files, "save_file", full)
+    monkeypatch.setattr(safetensors_files, "save_file", full)
     with pytest.raises(RunFolderError, match=r"features\.safetensors cannot be written .*No space left on device"):
         write(tmp_path / "features.safetensors")
     assert list(tmp_path.iterdir()) == []
@@ -195,7 +196,7 @@ def test_what_could_not_be_read_back_is_not_written(tmp_path, name, arguments, w
 
 
 def test_names_that_fill_the_header_of_safetensors_are_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(embedding_files, "_HEADER_BYTES", 20)
+    monkeypatch.setattr(safetensors_files, "_HEADER_BYTES", 20)
     with pytest.raises(DataError, match=r"names are too long for a \.safetensors file.* Use \.parquet"):
         write(tmp_path / "a.safetensors", X, Y, IDS)
     assert list(tmp_path.iterdir()) == []
@@ -384,7 +385,7 @@ def test_labels_that_are_all_empty_are_no_labels(tmp_path):
     ],
 )
 def test_gaps_and_uneven_rows_are_named(tmp_path, monkeypatch, columns, words):
-    monkeypatch.setattr(embedding_files, "_READ_ROWS", 2)
+    monkeypatch.setattr(parquet_files, "_READ_ROWS", 2)
     path = write_parquet(tmp_path / "a.parquet", pa.table(columns))
     with pytest.raises(DataError, match=words):
         read_embeddings(path)

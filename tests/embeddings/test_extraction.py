@@ -142,11 +142,15 @@ def test_strict_reading_stops_at_the_first_unusable_file(photographs, small, tmp
 
 def test_collection_without_a_usable_file_is_an_error(small, tmp_path):
     broken = unusable(tmp_path)
-    words = r"none of 3 images can be used; the first, empty.jpg, because: empty file. Check that"
+    words = (
+        r"none of 3 images can be used, \S+empty.jpg first \(empty file\)\. Check .* relative to the folder of the list"
+    )
     with pytest.raises(DataError, match=words):
         extract(broken, small)
     with pytest.raises(DataError, match=words):
         list(extract_blocks(broken, small, block_size=2))
+    with pytest.raises(DataError, match=r"empty.jpg cannot be used \(empty file\)\. Give another image"):
+        extract(broken[:1], small)
 
 
 def test_no_files_are_an_error_for_a_collection_and_no_blocks_for_a_stream(small):
@@ -277,11 +281,18 @@ def test_progress_tells_what_is_done_and_ends_with_everything(photographs, small
     assert all(rate > 0 for rate in rates)
 
 
-def test_progress_of_a_stream_of_unknown_length_has_no_total(photographs, small):
+def test_that_all_is_done_is_told_once_with_every_row_computed(photographs, small, every_call):
+    calls = []
+    extract(photographs(6), small, batch_size=2, on_progress=lambda *call: calls.append(call))
+    assert [call[2] for call in calls if call[0] == 6] == [6]
+
+
+def test_progress_of_a_stream_of_unknown_length_has_no_total_before_its_end(photographs, small, every_call):
     calls = []
     for _ in extract_blocks((file for file in photographs(3)), small, on_progress=lambda *call: calls.append(call)):
         pass
-    assert calls[-1][:3] == (3, 0, 3)
+    assert {call[1] for call in calls[:-1]} == {0}
+    assert calls[-1][:3] == (3, 3, 3)
 
 
 # --- duplicates -------------------------------------------------------------------------------------------

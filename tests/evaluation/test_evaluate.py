@@ -28,6 +28,7 @@ from uniot.evaluation import (
     oscr,
     overall_accuracy,
     per_class_recall,
+    purity,
     unknown_precision,
     unknown_recall,
 )
@@ -70,6 +71,7 @@ def test_every_score_is_that_of_its_own_function(full, day, groups_of_day, featu
             "auroc": auroc(np.isin(day["y_true"], source), CONFIDENCE),
             "oscr": oscr(day["y_true"], NEAREST, CONFIDENCE, source_classes=source),
             "hungarian_accuracy": hungarian_accuracy(CALLED_TRUE, CALLED_GROUPS),
+            "purity": purity(CALLED_TRUE, CALLED_GROUPS),
             "adjusted_rand": adjusted_rand(CALLED_TRUE, CALLED_GROUPS),
         }
     )
@@ -93,7 +95,7 @@ def test_what_was_not_given_has_no_value_and_a_note(day):
     missing = {name for name, value in scores_of(result).items() if value is None}
     assert missing == {
         *("auroc", "oscr", "nmi_honest", "h3_score_honest", "nmi_oracle", "h3_score_oracle"),
-        *("hungarian_accuracy", "adjusted_rand"),
+        *("hungarian_accuracy", "purity", "adjusted_rand"),
     }
     assert "auroc has no value: no confidence was given." in result.notes
     assert "h3_score_honest has no value: no groups were given." in result.notes
@@ -208,7 +210,6 @@ def test_no_input_gives_nan_a_warning_or_a_missing_score_without_a_note(target):
         ({"confidence": [np.nan] * 10}, "10 of 10 values of confidence are NaN"),
         ({"confidence": [0.5]}, "y_true has 10 rows, confidence has 1"),
         ({"nearest": ["cat"] * 9 + ["elk"]}, "nearest holds 'elk', neither a source class"),
-        ({"groups": [-1] * 10}, "5 of 5 rows called unknown have no group"),
         ({"features": np.zeros((10, 2))}, "rows of features are all zero"),
         ({"source_classes": ["cat", "dog"]}, "y_pred holds 'cow', neither a source class nor 'unknown'"),
     ],
@@ -240,3 +241,16 @@ def test_evaluation_imports_only_what_it_may_and_nothing_heavy_at_the_top(path):
     at_the_top = [node.module or "" for node in tree.body if isinstance(node, ast.ImportFrom)]
     at_the_top += [name.name for node in tree.body if isinstance(node, ast.Import) for name in node.names]
     assert not {name.split(".")[0] for name in at_the_top} & {"torch", "scipy", "sklearn"}
+
+
+def test_no_group_is_a_possible_answer_and_counts_as_an_error_of_the_number(full):
+    result = evaluate(**(full | {"groups": [-1] * 10}))
+    assert result.n_groups == 0
+    assert result.n_groups_error == -result.n_private_true
+    assert result.nmi_honest == 0
+
+
+def test_error_of_the_number_is_groups_less_classes(full):
+    result = evaluate(**full)
+    assert result.n_groups_error == result.n_groups - result.n_private_true
+    assert evaluate(**(full | {"groups": None})).n_groups_error is None

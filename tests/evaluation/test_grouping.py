@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 
 from uniot.errors import DataError
-from uniot.evaluation import adjusted_rand, hungarian_accuracy, normalized_mutual_information
+from uniot.evaluation import adjusted_rand, hungarian_accuracy, normalized_mutual_information, purity
 
-SCORES = [normalized_mutual_information, hungarian_accuracy, adjusted_rand]
+SCORES = [normalized_mutual_information, hungarian_accuracy, adjusted_rand, purity]
 rows = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 6)), min_size=1, max_size=40)
 
 
@@ -51,6 +51,8 @@ def test_three_groups_for_two_classes_worked_by_hand():
     # Entropies ln 2 and 1.5 ln 2; the groups tell the class, so the information is ln 2.
     assert normalized_mutual_information(y_true, groups) == pytest.approx(2 / 2.5)
     assert hungarian_accuracy(y_true, groups) == 0.75
+    assert purity(y_true, groups) == 1
+    assert purity(["a", "a", "b", "b", "b"], [0, 0, 0, 1, 1]) == pytest.approx(4 / 5)
     # Of 6 pairs 2 share a class, 1 a group, 1 both; by chance 1/3.
     assert adjusted_rand(y_true, groups) == pytest.approx((1 - 1 / 3) / (3 / 2 - 1 / 3))
 

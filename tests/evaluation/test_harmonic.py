@@ -145,10 +145,12 @@ def test_h3_says_which_input_is_missing(day):
         h3_score(**day, oracle=True)
 
 
-def test_a_row_called_unknown_without_a_group_is_refused(day, groups_of_day):
-    groups_of_day[4] = -1
-    with pytest.raises(DataError, match=r"1 of 5 rows called unknown have no group \(first: row 4\)"):
-        h3_score(**day, groups=groups_of_day)
+def test_rows_called_unknown_without_a_group_stay_together(day, groups_of_day):
+    without = [-1 if group == 0 else group for group in groups_of_day]
+    assert h3_score(**day, groups=without) == h3_score(**day, groups=groups_of_day)
+
+
+def test_groups_of_other_rows_are_refused(day, groups_of_day):
     with pytest.raises(DataError, match="y_pred has 10 rows, groups has 9"):
         h3_score(**day, groups=groups_of_day[1:])
 

@@ -8,16 +8,20 @@ import typer
 
 from uniot import __version__
 from uniot.cli.adapt import adapt
+from uniot.cli.behaviour import Command, Group, Interrupted
 from uniot.cli.data import app as data
 from uniot.cli.demo import demo
 from uniot.cli.embed import embed
 from uniot.cli.evaluate import evaluate
 from uniot.cli.export import export
 from uniot.cli.hub import pull, push
+from uniot.cli.label import label
 from uniot.cli.predict import predict
+from uniot.cli.report import report
 from uniot.errors import RunInterrupted, UniotError
 
 app = typer.Typer(
+    cls=Group,
     add_completion=False,
     no_args_is_help=True,
     rich_markup_mode="markdown",
@@ -25,8 +29,8 @@ app = typer.Typer(
     help="Label an unlabelled collection by a labelled one from elsewhere, and find what is in neither.\n\n"
     "Start with `uniot demo`.",
 )
-for command in (demo, adapt, predict, evaluate, embed, export, push, pull):
-    app.command()(command)
+for command in (demo, adapt, predict, evaluate, report, label, embed, export, push, pull):
+    app.command(cls=Command)(command)
 app.add_typer(data, name="data")
 
 
@@ -53,9 +57,6 @@ def main() -> None:
     except UniotError as error:
         typer.echo(f"Error: {error}", err=True)
         sys.exit(1)
-    except KeyboardInterrupt:
+    except Interrupted:
         typer.echo("\nInterrupted. What was finished is kept; the same command goes on from there.", err=True)
         sys.exit(130)
-    except BrokenPipeError:
-        sys.stderr.close()
-        sys.exit(141)

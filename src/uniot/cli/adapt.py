@@ -2,32 +2,18 @@
 
 from __future__ import annotations
 
-import shutil
 from contextlib import ExitStack
-from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from uniot.cli.screen import (
-    console,
-    reading_progress,
-    show_prediction,
-    show_reading,
-    show_scores,
-    training_progress,
-    verdict,
-)
+from uniot.cli.run_files import check_names, clear_run, finish_run
+from uniot.cli.ways_in import Beginning, from_embeddings, from_images, open_reading, show
 from uniot.errors import DataError, RunFolderError, SettingsError
 
 if TYPE_CHECKING:
-    import numpy as np
-
-    from uniot.images import ImageRun, Reading
-    from uniot.model import AdaptedModel
-    from uniot.processes import Processes
     from uniot.settings import ImageSettings, Settings
 
 
@@ -52,16 +38,23 @@ _IMAGES, _MACHINES = "Images", "Several processes"
 
 def adapt(
     source: Annotated[
-        Path,
+        Path | None,
         typer.Argument(
             help="Labelled: a folder with a folder of images per class, a list file, or a file of embeddings "
             "(.npz with x and y, …)."
         ),
-    ],
+    ] = None,
     target: Annotated[
-        Path, typer.Argument(help="Unlabelled: any folder of images, a list file, or a file of embeddings.")
-    ],
-    out: Annotated[Path, typer.Option(help="The run folder. An interrupted run in it goes on.")],
+        Path | None, typer.Argument(help="Unlabelled: any folder of images, a list file, or a file of embeddings.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="The run folder. An interrupted run in it goes on.")] = None,
+    continued: Annotated[
+        Path | None,
+        typer.Option("--continue", help="Go on from this run with the names that were given in `uniot label`."),
+    ] = None,
+    names: Annotated[
+        Path | None, typer.Option(help="Names of groups from `uniot label`, as new classes of the source.")
+    ] = None,
     seed: Annotated[
         int | None, typer.Option(help="Decides every random choice; 0 unless --settings says otherwise.")
     ] = None,
@@ -121,8 +114,10 @@ def adapt(
     """Label the target by the source, and find what is in neither.
 
     Example: `uniot adapt labelled/ unlabelled/ --out run/`
+
+    Once groups have names: `uniot adapt --continue run/`
     """
-    from uniot.data.image_files import holds_images
+    from uniot.model import AdaptedModel
     from uniot.processes import start_processes
     from uniot.run_folder import only_one_writer
 
@@ -134,18 +129,29 @@ def adapt(
         "accumulate": accumulate,
         "precision": None if precision is None else precision.value,
     }
+    if continued is not None:
+        begin, out = _continued(continued, out, (source, target, names), [backbone, weights, fine_tune])
+        settings = settings or continued / "settings.toml"
+    elif source is None or target is None or out is None:
+        raise DataError(
+            "a labelled collection, an unlabelled one and --out are needed: uniot adapt labelled/ unlabelled/ --out "
+            "run/. Or, from a run whose groups have names: uniot adapt --continue run/"
+        )
+    else:
+        from uniot.labelling import read_names
+
+        begin = Beginning(source, target, None if names is None else read_names(names))
     chosen, images = _settings(settings, given, of_images)
-    for place in (source, target):
-        if not place.exists():
-            raise DataError(f"{place} does not exist. Give a folder of images, a list file, or a file of embeddings.")
-    from_images = [holds_images(place) for place in (source, target)]
-    if from_images[0] != from_images[1]:
-        kinds = ["images" if is_images else "embeddings" for is_images in from_images]
-        raise DataError(f"{source} holds {kinds[0]} and {target} {kinds[1]}. Give images for both, or embeddings.")
-    if not from_images[0] and any(value is not None for value in of_images.values()):
+    if continued is not None:
+        # Classes that have names now are no longer private.
+        chosen = chosen.model_copy(update={"n_private_classes": private_classes})
+    are_images = begin.are_images()
+    if not are_images and any(value is not None for value in of_images.values()):
         raise SettingsError("--backbone, --weights, --fine-tune, --accumulate and --precision are for images only.")
     processes = start_processes(_devices(devices), nodes, images.precision)
     leads = processes.rank == 0
+    if leads:
+        _warn_of_too_few_steps(chosen)
     with ExitStack() as stack:
         if leads:
             stack.enter_context(only_one_writer(out))
@@ -154,151 +160,34 @@ def adapt(
             if overwrite:
                 clear_run(out)
         processes.wait()
-        if from_images[0]:
-            reading = _reading(strict, store, workers, stack if leads else None)
-            found = _from_images(source, target, out, chosen, images, reading, processes, target_labels)
+        was_finished = AdaptedModel.is_saved(out)
+        if are_images:
+            reading = open_reading(strict, store, workers, stack if leads else None)
+            found = from_images(begin, out, chosen, images, reading, processes, target_labels)
         else:
-            found = _from_embeddings(source, target, out, chosen, processes, target_labels)
+            found = from_embeddings(begin, out, chosen, processes, target_labels)
+        if was_finished:
+            check_names(out, found.names)
         if leads:
-            finish_run(found.model, out, found.names, {"source": str(source), "target": str(target)}, parquet=parquet)
+            finish_run(found.model, out, found.names, begin.inputs, parquet=parquet)
             found.write_notes(out)
         processes.wait()
     if leads:
-        _show(found, out, source, target)
+        show(found, out, begin, was_finished=was_finished)
 
 
-@dataclass(frozen=True)
-class _Found:
-    """What a run ended with, and what people are told about it."""
-
-    model: AdaptedModel
-    names: list[str] | None
-    truth: np.ndarray | None
-    has_unused_labels: bool = False
-    images: ImageRun | None = None
-
-    def write_notes(self, out: Path) -> None:
-        if self.images is not None:
-            from uniot.images import write_duplicates, write_skipped
-
-            write_skipped(out / "skipped.csv", self.images.skipped)
-            write_duplicates(out / "duplicates.csv", self.images)
-
-
-def _from_embeddings(
-    source: Path, target: Path, out: Path, settings: Settings, processes: Processes, labels: str | None
-) -> _Found:
-    from uniot.data.embedding_files import read_embeddings, read_labels
-    from uniot.estimator import UniOT
-
-    labelled, unlabelled = read_embeddings(source), read_embeddings(target)
-    if labelled.y is None:
-        raise DataError(f"{source} holds no labels. Save them as y: `numpy.savez(file, x=embeddings, y=labels)`.")
-    names = unlabelled.ids or [str(row) for row in range(len(unlabelled.x))]
-    if labels == "folders":
-        raise DataError("--target-labels folders is for images. Give the file that holds the labels.")
-    truth = None if labels is None else read_labels(Path(labels), names)
-    values = settings.model_dump()
-    model = UniOT(random_state=values.pop("seed"), **values)
-    with training_progress(processes.rank == 0) as on_step:
-        model.fit(labelled.x, labelled.y, unlabelled.x, run=out, processes=processes, on_step=on_step)
-    return _Found(model.model_, unlabelled.ids, truth, has_unused_labels=unlabelled.y is not None and truth is None)
-
-
-def _from_images(
-    source: Path,
-    target: Path,
-    out: Path,
-    settings: Settings,
-    images: ImageSettings,
-    reading: Reading,
-    processes: Processes,
-    labels: str | None,
-) -> _Found:
-    import numpy as np
-
-    from uniot.data.image_files import labelled_images, labels_from_folders, labels_from_list, unlabelled_images
-    from uniot.embeddings.image_reader import ImageReader
-    from uniot.images import adapt_images
-
-    reader = ImageReader.open(images)
-    files = unlabelled_images(target)
-    # Looked up before the work begins, so that a wrong file is told at once; used after it has ended.
-    truth = None
-    if labels is not None:
-        truth = labels_from_folders(files) if labels == "folders" else labels_from_list(Path(labels), files)
-    with training_progress(processes.rank == 0) as on_step:
-        run = adapt_images(
-            labelled_images(source),
-            files,
-            settings,
-            reader,
-            reading=reading,
-            run=out,
-            processes=processes,
-            on_step=on_step,
+def _continued(
+    run: Path, out: Path | None, collections: tuple[Path | None, ...], of_backbone: list[object]
+) -> tuple[Beginning, Path]:
+    """What goes on from a run, and where to."""
+    if any(place is not None for place in collections):
+        raise SettingsError(
+            "--continue takes the collections and the names from the run. Leave the others out, or leave --continue "
+            "out to begin anew."
         )
-    kept = None if truth is None else np.array(truth)[run.target.kept]
-    return _Found(run.model, [file.name for file in run.target.files], kept, images=run)
-
-
-def _reading(strict: bool, store: Path | None, workers: int | None, stack: ExitStack | None) -> Reading:
-    from uniot.embeddings.store import EmbeddingStore
-    from uniot.images import Reading
-
-    on_progress = None if stack is None else stack.enter_context(reading_progress())
-    return Reading(EmbeddingStore(store), strict, workers, on_progress)
-
-
-def _show(found: _Found, out: Path, source: Path, target: Path) -> None:
-    model, screen = found.model, console()
-    show_prediction(model, model.target)
-    if found.truth is not None:
-        from uniot.cli.evaluate import score_run
-
-        show_scores(score_run(model, found.truth, out))
-    if found.images is not None:
-        show_reading(found.images, out)
-    if found.has_unused_labels:
-        screen.print(f"{target} holds labels (y). They were not used; score with the line below.")
-    screen.print(f"{verdict(model.target)} Every answer is in {out / 'predictions.csv'}.")
-    new = "photo.jpg" if found.images is not None else "new.npz"
-    truth = target if found.has_unused_labels else "labels.csv"
-    screen.print(f"Next: uniot predict {out} {new}, or, with the truth, uniot evaluate {out} --labels {truth}")
-
-
-def finish_run(
-    model: AdaptedModel, folder: Path, names: list[str] | None, inputs: dict[str, Any], *, parquet: bool = False
-) -> None:
-    """Writes what the run found; its checkpoints have done their work."""
-    from uniot.answers import AnswerWriter
-
-    if parquet:
-        with AnswerWriter(folder / "predictions.parquet", model.classes, model.unknown) as writer:
-            writer.write(names, model.target)
-    model.save(folder, names, inputs)
-    shutil.rmtree(folder / "checkpoints", ignore_errors=True)
-
-
-def clear_run(folder: Path) -> None:
-    """Removes what a run wrote, and nothing else."""
-    shutil.rmtree(folder / "checkpoints", ignore_errors=True)
-    for name in _RUN_FILES:
-        (folder / name).unlink(missing_ok=True)
-
-
-_RUN_FILES = (
-    "model.safetensors",
-    "backbone.safetensors",
-    "features.safetensors",
-    "settings.toml",
-    "predictions.csv",
-    "predictions.parquet",
-    "history.csv",
-    "metrics.json",
-    "skipped.csv",
-    "duplicates.csv",
-)
+    if any(value is not None for value in of_backbone):
+        raise SettingsError("--continue goes on with the backbone of the run. Leave its options out, or begin anew.")
+    return Beginning.of_run(run), out or run.with_name(f"{run.resolve().name}-continued")
 
 
 def _devices(text: str) -> int | str:
@@ -318,3 +207,14 @@ def _settings(
     values |= {name: value for name, value in given.items() if value is not None}
     image_values |= {name: value for name, value in of_images.items() if value is not None}
     return Settings.checked(**values), ImageSettings.checked(**image_values)
+
+
+def _warn_of_too_few_steps(settings: Settings) -> None:
+    first = settings.detection_start + 2  # the method counts from zero, and begins after that step
+    if settings.steps is not None and settings.steps < first:
+        typer.echo(
+            f"Warning: common-class detection trains from step {first} on (detection_start = "
+            f"{settings.detection_start}), and this run ends with step {settings.steps}, so it never does. "
+            "Give more --steps.",
+            err=True,
+        )

@@ -8,19 +8,20 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from uniot.cli.screen import console
+from uniot.cli.behaviour import Command, Group
+from uniot.cli.screen import console, counted
 
 if TYPE_CHECKING:
-    from uniot.data.benchmark_sets import DomainReport, SetReport
+    from uniot.data.unpacked_set import DomainReport, SetReport
 
 _MOST_LINES = 20
 # A few at a time: Ctrl-C stops at once, and the progress is seen.
 _AT_ONCE = 256
 
-app = typer.Typer(no_args_is_help=True, rich_markup_mode="markdown", help="The data sets of the benchmark.")
+app = typer.Typer(cls=Group, no_args_is_help=True, rich_markup_mode="markdown", help="The data sets of the benchmark.")
 
 
-@app.command("list")
+@app.command("list", cls=Command)
 def list_sets() -> None:
     """List the data sets, their tasks, and where to get them.
 
@@ -43,7 +44,7 @@ def list_sets() -> None:
     screen.print("Next: uniot data check office31 PATH")
 
 
-@app.command()
+@app.command(cls=Command)
 def check(
     name: Annotated[str, typer.Argument(help="office31, office-home, visda or domainnet.")],
     path: Annotated[Path, typer.Argument(help="The folder into which it was unpacked, or one above.")],
@@ -67,7 +68,9 @@ def check(
         screen.print(f"Not as published. {report.advice()}")
         raise typer.Exit(1)
     if unreadable:
-        screen.print(f"Copy or download the {len(unreadable)} unreadable images anew, then run this command again.")
+        screen.print(
+            f"Copy or download the {counted(len(unreadable), 'unreadable image')} anew, then run this command again."
+        )
         raise typer.Exit(1)
     opened = "every image opens" if decode else "no image was opened; --decode does that"
     screen.print(f"{report.benchmark.title} is as published ({opened}).")
@@ -129,7 +132,7 @@ def _why_unreadable(path: Path) -> str | None:
 
 def _show_unreadable(unreadable: list[tuple[Path, str]]) -> None:
     screen = console()
-    screen.print(f"{len(unreadable)} images cannot be read:")
+    screen.print(f"{counted(len(unreadable), 'image')} cannot be read:")
     for path, reason in unreadable[:_MOST_LINES]:
         screen.print(f"  {path}: {reason}")
     if len(unreadable) > _MOST_LINES:

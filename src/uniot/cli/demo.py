@@ -9,9 +9,10 @@ from typing import Annotated
 
 import typer
 
-from uniot.cli.screen import console, show_prediction, show_scores, training_progress, verdict
+from uniot.cli.screen import console, show_prediction, show_private_classes, show_scores, training_progress, verdict
+from uniot.errors import DataError
 
-_SCORES = ("h_score", "common_accuracy", "unknown_recall", "h3_score_honest", "h3_score_oracle", "auroc")
+_SCORES = ("h_score", "common_accuracy", "unknown_recall", "h3_score_honest", "h3_score_oracle", "auroc", "purity")
 
 
 def demo(
@@ -27,10 +28,12 @@ def demo(
     """
     import numpy as np
 
-    from uniot.cli.adapt import finish_run
     from uniot.cli.evaluate import score_run
+    from uniot.cli.run_files import finish_run
     from uniot.data.digits import DEMO_SETTINGS, load_digits_pair
     from uniot.estimator import UniOT
+    from uniot.model import AdaptedModel
+    from uniot.pictures import PIXELS, write_pixels
     from uniot.run_folder import only_one_writer
 
     digits = load_digits_pair()
@@ -42,19 +45,44 @@ def demo(
     began = time.monotonic()
     model = UniOT(random_state=seed, **DEMO_SETTINGS)
     with only_one_writer(out), training_progress() as on_step:
-        model.fit(digits.source_images, digits.source_labels, digits.target_images, run=out, on_step=on_step)
-        finish_run(
-            model.model_, out, [f"mnist/{row:04d}" for row in range(len(digits.target_images))], {"demo": "digits"}
+        was_finished = AdaptedModel.is_saved(out)
+        model.fit(
+            digits.source_images,
+            digits.source_labels,
+            digits.target_images,
+            run=out,
+            oracle_y_target=digits.oracle_target_labels,
+            on_step=on_step,
         )
+        finish_run(model.model_, out, digits.target_names, {"demo": "digits"})
+        write_pixels(out / PIXELS, digits.source_images, digits.target_images)
     took = time.monotonic() - began
+    if was_finished:
+        screen.print(f"{out} is already finished; nothing was trained.")
     show_prediction(model.model_, model.model_.target)
     show_scores(score_run(model.model_, digits.oracle_target_labels, out), _SCORES)
     common = _names(np.intersect1d(digits.source_labels, digits.oracle_target_labels))
     private = _names(np.setdiff1d(digits.oracle_target_labels, digits.source_labels))
     screen.print(f"The truth, which only the scores have seen: {common} are common, {private} are new in the target.")
+    show_private_classes(model.model_)
     screen.print(f"{verdict(model.model_.target)} Took {took:.0f} s. Files: {out}/")
     screen.print(f"  {out / 'predictions.csv'}  one line per digit\n  {out / 'settings.toml'}  repeats the run")
-    screen.print("Next: uniot adapt source.npz target.npz --out run/ with embeddings of your own.")
+    _report(out)
+    screen.print(
+        f"Next: uniot label {out} to name the new groups; uniot adapt labelled/ unlabelled/ --out run/ on yours."
+    )
+
+
+def _report(run: Path) -> None:
+    """Writes the page to look at, where what it needs is installed."""
+    from uniot.report import write_report
+
+    try:
+        written = write_report(run)
+    except DataError as error:
+        console().print(f"No report: {error}")
+        return
+    console().print(f"  {written.page}  all of it to look at: open it in a browser")
 
 
 def _names(labels: Iterable[object]) -> str:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from uniot.cli.screen import reading_progress
+from uniot.cli.screen import counted, reading_progress, skipped_line
 from uniot.errors import DataError
 
 
@@ -33,7 +33,7 @@ def embed(
     from uniot.data.image_files import holds_images, labelled_images, unlabelled_images
     from uniot.embeddings.image_reader import ImageReader
     from uniot.embeddings.store import EmbeddingStore
-    from uniot.images import Reading, read_collection, write_skipped
+    from uniot.images import Reading, read_collection, skipped_beside, write_skipped
     from uniot.run_folder import replacing
     from uniot.settings import ImageSettings
 
@@ -47,9 +47,8 @@ def embed(
     labels = np.array([str(file.label) for file in found.files]) if labelled else None
     names = [file.name for file in found.files]
     write_embeddings(out, found.values.astype(np.float32), labels, names, replacing=replacing)
-    skipped = out.with_name(f"{out.stem}.skipped.csv")
-    write_skipped(skipped, found.skipped)
-    files_left = "1 file" if len(found.skipped) == 1 else f"{len(found.skipped)} files"
-    left_out = f" {files_left} could not be read: see {skipped}." if found.skipped else ""
     width = found.values.shape[1]
-    typer.echo(f"{len(names)} embeddings of {width} numbers by {backbone} are in {out}.{left_out}")
+    typer.echo(f"{out} holds {counted(len(names), 'embedding')} of {width} numbers by {backbone}.")
+    write_skipped(skipped_beside(out), found.skipped)
+    if found.skipped:
+        typer.echo(skipped_line(found.skipped, skipped_beside(out)))

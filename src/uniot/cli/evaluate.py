@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from uniot.cli.screen import console, show_scores
+from uniot.errors import DataError
 
 if TYPE_CHECKING:
     from uniot.evaluation import Evaluation
@@ -42,6 +43,11 @@ def evaluate(
     from uniot.model import AdaptedModel
 
     model = AdaptedModel.load(run)
+    if not len(model.target):
+        raise DataError(
+            f"{run} was pulled and has no target, so there is nothing to evaluate. It answers for new samples: "
+            f"uniot predict {run} photos/ --out new.csv"
+        )
     truth = read_labels(labels, read_answers(run / "predictions.csv").names)
     evaluation = score_run(model, truth, run, average)
     show_scores(evaluation)
@@ -50,18 +56,13 @@ def evaluate(
 
 def score_run(model: AdaptedModel, truth: object, run: Path, average: Average = Average.CLASS) -> Evaluation:
     """Scores the target of a run and writes metrics.json."""
-    import numpy as np
-
-    from uniot.data.arrays import as_labels
+    from uniot.adaptation import labels_as_classes
     from uniot.evaluation import evaluate as score
     from uniot.run_folder import write_text
 
     answers = model.target
-    true = as_labels(truth, "the truth")
-    # A text file cannot tell integers from text; the run's own classes can.
-    true = true.astype(str) if model.classes.dtype.kind == "U" else np.asarray(true).astype(np.int64)
     evaluation = score(
-        true,
+        labels_as_classes(truth, model.classes, "the truth"),
         model.labels(answers),
         source_classes=model.classes,
         unknown=model.unknown,

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from uniot.cli.screen import console
+from uniot.cli.screen import console, counted
 
 _REPOSITORY = "`owner/name` on the Hugging Face hub; or a folder, such as ./shared."
 
@@ -48,7 +48,8 @@ def pull(
 
     model = fetch(repository, out, revision)
     new = "photo.jpg" if model.reader is not None else "new.npz"
+    groups = counted(model.groups.n_groups, "group")
     console().print(
-        f"{out} holds a run with {len(model.classes)} classes and {model.groups.n_groups} groups of unknown samples. "
+        f"{out} holds a run with {len(model.classes)} classes and {groups} of unknown samples. "
         f"Next: uniot predict {out} {new}"
     )

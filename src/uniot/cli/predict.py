@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
-from uniot.cli.screen import Tally, reading_progress
+from uniot.cli.screen import Tally, reading_progress, skipped_line
 from uniot.errors import DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
+    from uniot.data.image_files import ImageFile
+    from uniot.embeddings.reading import Skipped
+    from uniot.images import Reading
     from uniot.model import AdaptedModel
     from uniot.prediction import Prediction
+    from uniot.sorted_copies import SortedCopies
 
 
 def predict(
     run: Annotated[Path, typer.Argument(help="Folder of a finished run.")],
     new: Annotated[
-        Path, typer.Argument(help="New samples: an image, a folder of images, a list file, or a file of embeddings.")
+        list[Path],
+        typer.Argument(help="New samples: images, a folder of images, a list file, or a file of embeddings."),
     ],
     out: Annotated[Path | None, typer.Option(help="A .csv or .parquet to write; standard output if not given.")] = None,
     copy_to: Annotated[
@@ -37,54 +41,75 @@ def predict(
     Example: `uniot predict run/ holiday-photos/ --out new.csv`
     """
     from uniot.answers import AnswerWriter
-    from uniot.data.image_files import holds_images, is_list
+    from uniot.data.image_files import is_image
+    from uniot.embeddings.store import EmbeddingStore
+    from uniot.images import Reading
     from uniot.model import AdaptedModel
     from uniot.sorted_copies import SortedCopies
 
-    if not new.exists():
-        raise DataError(f"{new} does not exist. Give an image, a folder of images, or a file of embeddings.")
+    files = _image_files(new)
+    if copy_to is not None and files is None:
+        raise DataError(f"--copy-to needs images, and {new[0]} is a file of embeddings.")
     model = AdaptedModel.load(run)
-    tally = Tally()
-    if out is None and copy_to is None and new.is_file() and holds_images(new) and not is_list(new):
-        _print_one(model, new)
+    if out is None and copy_to is None and files is not None and all(map(is_image, new)):
+        # One photograph is as soon computed as looked up.
+        _print_lines(model, files, Reading(EmbeddingStore(store), strict, workers) if len(new) > 1 else Reading())
         return
+    copies = None
+    if copy_to is not None:
+        copies = SortedCopies(copy_to, model.classes, source=new[0] if new[0].is_dir() else None)
+    tally = Tally()
+    skipped: list[Skipped] = []
     with ExitStack() as stack:
+        if files is None:
+            blocks = _embedding_blocks(model, new[0])
+        else:
+            reading = Reading(EmbeddingStore(store), strict, workers, stack.enter_context(reading_progress()))
+            blocks = _image_blocks(model, files, reading, skipped)
         place: Path | TextIO = sys.stdout if out is None else out
         writer = stack.enter_context(AnswerWriter(place, model.classes, model.unknown))
-        copies = None
-        if copy_to is not None:
-            copies = SortedCopies(copy_to, model.classes, source=new if new.is_dir() else new.parent)
-        if holds_images(new):
-            blocks = _image_blocks(model, new, tally, strict, store, workers, stack)
-        else:
-            if copy_to is not None:
-                raise DataError(f"--copy-to needs images, and {new} is a file of embeddings.")
-            blocks = _embedding_blocks(model, new)
         for names, paths, prediction in blocks:
             writer.write(names, prediction)
             tally.add(prediction)
             if copies is not None and names is not None:
                 copies.write(zip(paths, names, strict=True), prediction)
-    place_text = "" if out is None else f" Every answer is in {out}."
-    typer.echo(f"{tally.verdict()}{place_text}", err=out is None)
-    if copy_to is not None:
-        typer.echo(f"The images are sorted into folders in {copy_to}.", err=out is None)
+    _tell(tally, skipped, out)
+    if copies is not None and copy_to is not None:
+        _tell_of_copies(copies, copy_to, err=out is None)
 
 
-def _print_one(model: AdaptedModel, image: Path) -> None:
-    """A single photograph gets a line for people."""
-    from uniot.data.image_files import unlabelled_images
-    from uniot.images import Reading, predict_images
+def _image_files(new: list[Path]) -> Iterable[ImageFile] | None:
+    """The images that are meant; None where it is a file of embeddings."""
+    from uniot.data.image_files import given_images, holds_images, stream_images
 
-    (block,) = predict_images(model, unlabelled_images(image), Reading(strict=True))
-    answer = block.prediction
-    nearest = model.classes[answer.nearest[0]]
-    if answer.known[0]:
-        said = f"{nearest}, confidence {answer.confidence[0]:.2f}"
-    else:
-        group = f", group {answer.group[0]}" if answer.group[0] >= 0 else ""
-        said = f"{model.unknown}{group}; nearest {nearest}, confidence {answer.confidence[0]:.2f}"
-    typer.echo(f"{image}: {said}")
+    for place in new:
+        if not place.exists():
+            raise DataError(
+                f"{place} does not exist. Give images, a folder of images, a list file, or a file of embeddings."
+            )
+    if len(new) > 1:
+        return given_images(new)
+    return stream_images(new[0]) if holds_images(new[0]) else None
+
+
+def _print_lines(model: AdaptedModel, files: Iterable[ImageFile], reading: Reading) -> None:
+    """Photographs that are given one by one get a line each, for people."""
+    from uniot.images import predict_images
+
+    for block in predict_images(model, files, reading):
+        for row, file in enumerate(block.files):
+            typer.echo(f"{file.path}: {_in_words(model, block.prediction, row)}")
+        if block.skipped and block.files:
+            typer.echo(skipped_line(block.skipped, None), err=True)
+
+
+def _in_words(model: AdaptedModel, answers: Prediction, row: int) -> str:
+    nearest = model.classes[answers.nearest[row]]
+    said = f"{nearest}, confidence {answers.confidence[row]:.2f}, known from 0.5 on"
+    if answers.known[row]:
+        return said
+    group = f", group {answers.group[row]}" if answers.group[row] >= 0 else ""
+    return f"{model.unknown}{group}; nearest {said}"
 
 
 def _embedding_blocks(model: AdaptedModel, new: Path) -> Iterator[tuple[list[str] | None, list[Path], Prediction]]:
@@ -96,21 +121,33 @@ def _embedding_blocks(model: AdaptedModel, new: Path) -> Iterator[tuple[list[str
 
 
 def _image_blocks(
-    model: AdaptedModel,
-    new: Path,
-    tally: Tally,
-    strict: bool,
-    store: Path | None,
-    workers: int | None,
-    stack: ExitStack,
+    model: AdaptedModel, files: Iterable[ImageFile], reading: Reading, skipped: list[Skipped]
 ) -> Iterator[tuple[list[str] | None, list[Path], Prediction]]:
-    from uniot.data.image_files import stream_images
-    from uniot.embeddings.store import EmbeddingStore
-    from uniot.images import Reading, predict_images
+    from uniot.images import predict_images
 
-    on_progress = stack.enter_context(reading_progress()) if new.is_dir() else None
-    reading = Reading(EmbeddingStore(store), strict, workers, on_progress)
-    for block in predict_images(model, stream_images(new), reading):
-        for skipped in block.skipped:
-            tally.skip(skipped.name, skipped.reason)
+    for block in predict_images(model, files, reading):
+        skipped += block.skipped
         yield [file.name for file in block.files], [file.path for file in block.files], block.prediction
+
+
+def _tell(tally: Tally, skipped: list[Skipped], out: Path | None) -> None:
+    """What came out; on standard error where standard output is the table."""
+    from uniot.images import skipped_beside, write_skipped
+
+    if out is None:
+        typer.echo(tally.verdict(), err=True)
+    else:
+        typer.echo(f"{tally.verdict()} Every answer is in {out}.")
+        write_skipped(skipped_beside(out), skipped)
+    if skipped:
+        typer.echo(skipped_line(skipped, None if out is None else skipped_beside(out)), err=out is None)
+
+
+def _tell_of_copies(copies: SortedCopies, place: Path, *, err: bool) -> None:
+    typer.echo(f"The images are sorted into folders in {place}.", err=err)
+    if copies.had_files:
+        typer.echo(
+            f"{place} was not empty. What it held is as it was, so that earlier images may lie beside these; "
+            "a new folder would hold these alone.",
+            err=err,
+        )

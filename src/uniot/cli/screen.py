@@ -5,16 +5,17 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, ProgressColumn, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from uniot.embeddings.reading import Skipped
     from uniot.evaluation import Evaluation
     from uniot.images import ImageRun
     from uniot.model import AdaptedModel
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 OnStep = Callable[[int, int, Mapping[str, float]], None]
 _MOST_LINES = 15
+# Columns from which on there is room for a bar and for the losses beside it.
+_WIDE = 80
 
 
 def console() -> Console:
@@ -29,9 +32,14 @@ def console() -> Console:
     return Console(highlight=False, markup=False, soft_wrap=not sys.stdout.isatty())
 
 
+def counted(number: int, what: str) -> str:
+    """`1 image`, `2 images`."""
+    return f"{number} {what}{'s' * (number != 1)}"
+
+
 @contextmanager
 def training_progress(shown: bool = True) -> Iterator[OnStep | None]:
-    """Shows the steps of a training on standard error."""
+    """Shows the steps of a training on standard error, from the first one on."""
     screen = Console(stderr=True, highlight=False)
     if not shown:
         yield None
@@ -39,56 +47,71 @@ def training_progress(shown: bool = True) -> Iterator[OnStep | None]:
     if not screen.is_terminal:
         yield _print_every_tenth
         return
-    columns = (TextColumn("training"), BarColumn(), TextColumn("{task.completed}/{task.total}"), TimeRemainingColumn())
-    with Progress(*columns, TextColumn("{task.fields[losses]}"), console=screen, transient=True) as progress:
-        task = progress.add_task("training", total=None, losses="")
+    with closing(_Bar(screen, "training", TimeRemainingColumn())) as bar:
 
         def on_step(step: int, steps: int, row: Mapping[str, float]) -> None:
-            progress.update(task, completed=step, total=steps, losses=_losses(row))
+            bar.show(step, steps, _losses(row) if screen.width >= _WIDE else "")
 
         yield on_step
 
 
 @contextmanager
-def reading_progress() -> Iterator[Callable[[int, int | None, int, float], None]]:
+def reading_progress() -> Iterator[Callable[[int, int, int, float], None]]:
     """Shows on standard error how many images were read, and how quickly the backbone gets through them."""
     screen = Console(stderr=True, highlight=False)
     if not screen.is_terminal:
         yield _PrintedReading()
         return
-    columns = (TextColumn("reading images"), BarColumn(), TextColumn("{task.completed}/{task.total}"))
-    progress = Progress(*columns, TextColumn("{task.fields[speed]}"), console=screen, transient=True)
-    shown: list[TaskID] = []
+    with closing(_Bar(screen, "reading images")) as bar:
+        yield lambda done, total, computed, per_second: bar.show(done, total, _speed(done, total, computed, per_second))
 
-    def on_progress(done: int, total: int | None, computed: int, per_second: float) -> None:
-        if not shown:
-            progress.start()
-            shown.append(progress.add_task("reading", total=total, speed=""))
-        speed = f"{per_second:.0f} images/s" if computed else "from the store"
-        progress.update(shown[0], completed=done, total=total, speed=speed)
+
+class _Bar:
+    """A bar that is there from the first news on until all is done; where how much that is is not known, it moves."""
+
+    def __init__(self, screen: Console, title: str, *columns: ProgressColumn) -> None:
+        count, note = TextColumn("{task.fields[count]}"), TextColumn("{task.fields[note]}")
+        self._progress = Progress(TextColumn(title), BarColumn(), count, *columns, note, console=screen, transient=True)
+        self._task: TaskID | None = None
+
+    def show(self, done: int, total: int, note: str) -> None:
+        if self._task is None:
+            self._task = self._progress.add_task("", total=total or None, count="", note="")
+        self._progress.update(self._task, completed=done, total=total or None, count=_count(done, total), note=note)
+        self._progress.start()  # does nothing where it has begun
         if done == total:
-            progress.remove_task(shown.pop())
-            progress.stop()
+            self.close()
 
-    try:
-        yield on_progress
-    finally:
-        progress.stop()
+    def close(self) -> None:
+        self._progress.stop()
+        if self._task is not None:
+            self._progress.remove_task(self._task)
+            self._task = None
 
 
 class _PrintedReading:
     """A line on standard error for each tenth of a collection, where nobody watches a bar."""
 
     def __init__(self) -> None:
-        self._next = 0.0
+        self._next = 0
 
-    def __call__(self, done: int, total: int | None, computed: int, per_second: float) -> None:
-        size = total or max(done, 1)
+    def __call__(self, done: int, total: int, computed: int, per_second: float) -> None:
         if done < self._next and done != total:
             return
-        speed = f"{per_second:.0f} images/s" if computed else "from the store"
-        sys.stderr.write(f"images {done}/{total or '?'}  {speed}\n")
-        self._next = 0.0 if done == total else done + max(1, size // 10)
+        line = f"images {_count(done, total)}  {_speed(done, total, computed, per_second)}"
+        sys.stderr.write(f"{line.rstrip()}\n")
+        self._next = 0 if done == total else done + max(1, (total or done) // 10)
+
+
+def _count(done: int, total: int) -> str:
+    return f"{done}/{total}" if total else str(done)
+
+
+def _speed(done: int, total: int, computed: int, per_second: float) -> str:
+    """Nothing before the first batch is back: until the end, nobody knows that there will be none."""
+    if computed:
+        return f"{per_second:.0f} images/s"
+    return "from the store" if done == total else ""
 
 
 def _print_every_tenth(step: int, steps: int, row: Mapping[str, float]) -> None:
@@ -118,19 +141,35 @@ def show_prediction(model: AdaptedModel, prediction: Prediction) -> None:
     console().print(table)
 
 
+def show_private_classes(model: AdaptedModel) -> None:
+    """How many new classes there seem to be, and which of the labelled ones are missing."""
+    number, screen = model.groups.number, console()
+    low, high = number.interval
+    if (~model.target.known).any() and number.evidence:
+        between = f", between {low} and {high}" if low != high else ""
+        screen.print(f"New classes in the target: about {number.estimate}{between}.")
+    absent = [str(name) for name in model.classes[model.absence > 0.5].tolist()]
+    if absent:
+        more = f" and {len(absent) - _MOST_LINES} more" if len(absent) > _MOST_LINES else ""
+        screen.print(f"Labelled classes that seem to be absent: {', '.join(absent[:_MOST_LINES])}{more}.")
+
+
 def show_reading(run: ImageRun, folder: Path) -> None:
     """What of two collections could not be read, and what is in both."""
-    screen, n_skipped = console(), len(run.skipped)
-    if n_skipped:
-        one = run.skipped[0]
-        files = "file" if n_skipped == 1 else "files"
+    screen, in_both = console(), len(run.duplicates)
+    if run.skipped:
+        screen.print(skipped_line(run.skipped, folder / "skipped.csv"))
+    if in_both:
         screen.print(
-            f"{n_skipped} {files} could not be read, {one.name} first ({one.reason}): see {folder / 'skipped.csv'}"
+            f"{counted(in_both, 'image')} {'is' if in_both == 1 else 'are'} in both collections, byte for byte: "
+            f"see {folder / 'duplicates.csv'}"
         )
-    if run.duplicates:
-        screen.print(
-            f"{len(run.duplicates)} images are in both collections, byte for byte: see {folder / 'duplicates.csv'}"
-        )
+
+
+def skipped_line(skipped: Sequence[Skipped], table: Path | None) -> str:
+    """How many files could not be read, which first, and where all are listed."""
+    first = f"{skipped[0].name} first ({skipped[0].reason})"
+    return f"{counted(len(skipped), 'file')} could not be read, {first}{f': see {table}' if table else '.'}"
 
 
 def verdict(prediction: Prediction) -> str:
@@ -144,9 +183,8 @@ class Tally:
     """Adds answers up, block by block."""
 
     def __init__(self) -> None:
-        self._n_known = self._n_unknown = self._n_skipped = 0
+        self._n_known = self._n_unknown = 0
         self._groups: set[int] = set()
-        self._first_skipped = ""
 
     def add(self, prediction: Prediction) -> None:
         """Counts some answers."""
@@ -155,24 +193,18 @@ class Tally:
         self._n_unknown += len(prediction) - n_known
         self._groups.update(prediction.group[prediction.group >= 0].tolist())
 
-    def skip(self, name: str, reason: str) -> None:
-        """Counts a file that could not be read."""
-        self._first_skipped = self._first_skipped or f"{name} first ({reason})"
-        self._n_skipped += 1
-
     def verdict(self) -> str:
-        """One line: how many known, how many unknown, in how many groups, and what was left out."""
-        n_groups = len(self._groups)
-        groups = f" in {n_groups} group{'s' * (n_groups != 1)}" if n_groups else ""
-        left_out = f" {self._n_skipped} could not be read, {self._first_skipped}." if self._n_skipped else ""
-        return f"{self._n_known} known, {self._n_unknown} unknown{groups}.{left_out}"
+        """One line: how many known, how many unknown, in how many groups."""
+        groups = f" in {counted(len(self._groups), 'group')}" if self._groups else ""
+        return f"{self._n_known} known, {self._n_unknown} unknown{groups}."
 
 
 def show_scores(evaluation: Evaluation, only: Sequence[str] = ()) -> None:
     """The scores with what each means; all of them, or those named."""
     from uniot.evaluation import SCORE_MEANINGS
 
-    table = Table(title="Scores", title_justify="left", box=None, pad_edge=False)
+    title = "Scores in per cent (in metrics.json from 0 to 1)"
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
     table.add_column("score", no_wrap=True)
     table.add_column("value", justify="right", no_wrap=True)
     table.add_column("meaning", overflow="fold")

@@ -68,6 +68,11 @@ class DigitsPair:
     target_images: NDArray[np.float32]
     oracle_target_labels: NDArray[np.int64]
 
+    @property
+    def target_names(self) -> list[str]:
+        """What the digits of the target are called."""
+        return [f"mnist/{row:04d}" for row in range(len(self.target_images))]
+
 
 def load_digits_pair() -> DigitsPair:
     """Both archives, from the installed packages; always the same."""

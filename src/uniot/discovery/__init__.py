@@ -1,5 +1,20 @@
-"""The private categories of the target: how many, and which sample is in which."""
+"""The private categories of the target: how many, which sample is in which; and which source classes are absent."""
 
+from uniot.discovery.absent import absence
+from uniot.discovery.exemplars import Exemplars, exemplars
 from uniot.discovery.groups import PrivateGroups, private_groups
+from uniot.discovery.labelled import LabelledFeatures
+from uniot.discovery.number import Evidence, NumberOfClasses, SeenTarget, number_of_private_classes
 
-__all__ = ["PrivateGroups", "private_groups"]
+__all__ = [
+    "Evidence",
+    "Exemplars",
+    "LabelledFeatures",
+    "NumberOfClasses",
+    "PrivateGroups",
+    "SeenTarget",
+    "absence",
+    "exemplars",
+    "number_of_private_classes",
+    "private_groups",
+]

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
 from uniot.clustering import spherical_kmeans
-
-_MOST_GROUPS = 50
-_ROWS_TO_JUDGE = 1500
-_ROWS_PER_GROUP = 3
+from uniot.discovery.number import NumberOfClasses
 
 
 @dataclass(frozen=True)
@@ -21,12 +17,12 @@ class PrivateGroups:
     Attributes:
         group: (n,), from 0, the largest group first.
         centres: (k, d), unit rows.
-        silhouettes: mean silhouette of each number of groups that was tried.
+        number: how many private classes there are, with an interval and what it rests on.
     """
 
     group: np.ndarray
     centres: np.ndarray
-    silhouettes: Mapping[int, float] = field(default_factory=dict)
+    number: NumberOfClasses
 
     @property
     def n_groups(self) -> int:
@@ -37,70 +33,44 @@ class PrivateGroups:
         """Group whose centre is nearest to each feature, (m,)."""
         return np.asarray((features @ self.centres.T).argmax(axis=1))
 
+    def confidence(self, features: np.ndarray, group: np.ndarray) -> np.ndarray:
+        """How clearly each feature belongs to its group, (m,): 1 at the centre, 0 where another is as near.
 
-def private_groups(features: np.ndarray, n_groups: int | None = None, *, seed: int = 0) -> PrivateGroups:
-    """Groups unit features of unknown samples; the number is that of the best silhouette unless it is given.
+        One less the ratio of the distances to the group's own centre and to the nearest other; where there is one
+        group alone, the cosine to its centre. 0 where `group` is -1.
+        """
+        sure = np.zeros(len(features))
+        grouped = group >= 0
+        if not grouped.any():
+            return sure
+        distance = np.clip(1 - features[grouped] @ self.centres.T, 0, None).astype(np.float64)
+        rows, own_group = np.arange(len(distance)), group[grouped]
+        own = distance[rows, own_group]
+        distance[rows, own_group] = np.inf
+        other = distance.min(axis=1) if self.n_groups > 1 else np.ones(len(own))
+        sure[grouped] = np.clip(1 - own / np.maximum(other, 1e-12), 0, 1)
+        return sure
 
-    No unknown sample: no group. Too few to compare, or no number with a positive silhouette: one group.
+
+def private_groups(features: np.ndarray, number: int | NumberOfClasses, *, seed: int = 0) -> PrivateGroups:
+    """Groups unit features of unknown samples by spherical k-means, the largest group first.
+
+    Where there is no unknown sample, or the number is 0, there is no group and every sample has -1.
 
     Args:
         features: (n, d), unit rows.
-        n_groups: how many groups; estimated if None.
+        number: how many groups, given or counted.
         seed: decides the random starts.
 
     Paper: none (the paper clusters the truly private samples with their true number of classes).
     """
-    n = len(features)
-    if n == 0 or n_groups == 0:
-        return PrivateGroups(np.full(n, -1), np.zeros((0, features.shape[1]), np.float32))
-    silhouettes: dict[int, float] = {}
-    if n_groups is None:
-        silhouettes = _silhouettes(features, seed)
-        best = max(silhouettes, key=lambda k: silhouettes[k], default=1)
-        n_groups = best if silhouettes.get(best, 0) > 0 else 1
-    clusters = spherical_kmeans(features, min(n_groups, n), seed=seed)
+    counted = number if isinstance(number, NumberOfClasses) else NumberOfClasses(number, (number, number))
+    n_groups = min(counted.estimate, len(features))
+    if n_groups == 0:
+        return PrivateGroups(np.full(len(features), -1), np.zeros((0, features.shape[1]), np.float32), counted)
+    clusters = spherical_kmeans(features, n_groups, seed=seed)
     sizes = np.bincount(clusters.groups, minlength=len(clusters.centres))
     order = np.argsort(-sizes, kind="stable")
-    order = order[sizes[order] > 0]
     rank = np.empty(len(sizes), dtype=np.int64)
     rank[order] = np.arange(len(order))
-    return PrivateGroups(rank[clusters.groups], clusters.centres[order], silhouettes)
-
-
-def _silhouettes(features: np.ndarray, seed: int) -> dict[int, float]:
-    """Mean silhouette by cosine distance for each number of groups worth trying."""
-    if len(features) > _ROWS_TO_JUDGE:
-        chosen = np.random.default_rng(seed).choice(len(features), _ROWS_TO_JUDGE, replace=False)
-        features = features[np.sort(chosen)]
-    distance = 1 - features @ features.T
-    np.fill_diagonal(distance, 0)
-    found = {}
-    for k in range(2, min(_MOST_GROUPS, len(features) // _ROWS_PER_GROUP) + 1):
-        groups = spherical_kmeans(features, k, seed=seed, restarts=2).groups
-        found[k] = mean_silhouette(distance, groups, k)
-    return found
-
-
-def mean_silhouette(distance: np.ndarray, groups: np.ndarray, n_groups: int) -> float:
-    """Mean over samples of (b − a) / max(a, b); a sample alone in its group counts zero.
-
-    Args:
-        distance: (n, n), zero diagonal.
-        groups: (n,), from 0.
-        n_groups: how many groups.
-    """
-    members = np.eye(n_groups, dtype=distance.dtype)[groups]
-    sizes = members.sum(axis=0)
-    sums = distance @ members
-    rows = np.arange(len(groups))
-    own_size = sizes[groups]
-    own = sums[rows, groups] / np.maximum(own_size - 1, 1)
-    others = sums / np.maximum(sizes, 1)
-    others[:, sizes == 0] = np.inf
-    others[rows, groups] = np.inf
-    nearest = others.min(axis=1)
-    larger = np.maximum(own, nearest)
-    score = np.where(
-        (own_size > 1) & np.isfinite(nearest) & (larger > 0), (nearest - own) / np.maximum(larger, 1e-12), 0
-    )
-    return float(score.mean())
+    return PrivateGroups(rank[clusters.groups], clusters.centres[order], counted)

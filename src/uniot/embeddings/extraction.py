@@ -9,6 +9,7 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from functools import partial
 from operator import length_hint
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -23,7 +24,7 @@ from uniot.embeddings.store import EmbeddingStore, Rows
 from uniot.errors import DataError
 
 OnProgress = Callable[[int, int, int, float], None]
-"""Called with files done, files in all (0 if not known), rows computed, and files a second."""
+"""Called with files done, files in all (0 if not known), rows computed, and files a second; once with all done."""
 
 _BATCHES_AHEAD = 2
 _SECONDS_BETWEEN_CALLS = 0.1
@@ -146,7 +147,7 @@ class _Job:
         """An extraction for every `block_size` files; rows are made by `function` instead of the trunk, if given."""
         progress = _Progress(self.on_progress, length_hint(files))
         n_files = n_kept = n_computed = 0
-        first_skipped = Skipped("", "")
+        first_skipped: list[tuple[Path, str]] = []
         with ExitStack() as until_done:
             enter = until_done.enter_context
             table = None if self.store is None else enter(self.store.table(self.split.made_by))
@@ -160,7 +161,7 @@ class _Job:
                     n_kept += 1
                 else:
                     self._skip(file, image, block)
-                    first_skipped = image if n_files == 1 else first_skipped
+                    first_skipped = first_skipped or [(file.path, image.reason)]
                 progress.tell(n_files, n_computed + block.computed)
                 if n_files % block_size == 0:
                     yield block.finished()
@@ -168,12 +169,9 @@ class _Job:
                     block = Block(block_size, self.batch_size, compute, table)
             if n_files % block_size:
                 yield block.finished()
-            progress.tell(n_files, n_computed + block.computed, at_once=True)
-        if n_files and not n_kept:
-            raise DataError(
-                f"none of {n_files} images can be used; the first, {first_skipped.name}, because: "
-                f"{first_skipped.reason}. Check that the folder holds images and that they can be read."
-            )
+        if first_skipped and not n_kept:
+            raise DataError(_nothing_usable(n_files, *first_skipped[0]))
+        progress.end(n_files, n_computed + block.computed)
 
     def _skip(self, file: ImageFile, skipped: Skipped, block: Block) -> None:
         if self.strict:
@@ -184,6 +182,15 @@ class _Job:
         block.skipped.append(skipped)
 
 
+def _nothing_usable(n_files: int, first: Path, reason: str) -> str:
+    if n_files == 1:
+        return f"{first} cannot be used ({reason}). Give another image."
+    return (
+        f"none of {n_files} images can be used, {first} first ({reason}). Check that they are images and can be read; "
+        "paths in a list file are relative to the folder of the list."
+    )
+
+
 class _Progress:
     def __init__(self, on_progress: OnProgress | None, total: int) -> None:
         self._on_progress = on_progress
@@ -191,8 +198,15 @@ class _Progress:
         self._began = time.perf_counter()
         self._told = self._began
 
-    def tell(self, done: int, computed: int, *, at_once: bool = False) -> None:
-        now = time.perf_counter()
-        if self._on_progress is not None and (at_once or now - self._told >= _SECONDS_BETWEEN_CALLS):
-            self._told = now
-            self._on_progress(done, self._total, computed, done / max(now - self._began, 1e-9))
+    def tell(self, done: int, computed: int) -> None:
+        # When the last file is read, rows are still being computed: that all is done is told at the end.
+        if time.perf_counter() - self._told >= _SECONDS_BETWEEN_CALLS and done != self._total:
+            self._tell(done, self._total, computed)
+
+    def end(self, done: int, computed: int) -> None:
+        self._tell(done, done, computed)
+
+    def _tell(self, done: int, total: int, computed: int) -> None:
+        self._told = time.perf_counter()
+        if self._on_progress is not None:
+            self._on_progress(done, total, computed, done / max(self._told - self._began, 1e-9))

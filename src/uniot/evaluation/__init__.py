@@ -14,7 +14,7 @@ from uniot.evaluation.accuracy import (
 )
 from uniot.evaluation.detection import common_recall, specificity
 from uniot.evaluation.evaluate import SCORE_MEANINGS, Evaluation, evaluate
-from uniot.evaluation.grouping import adjusted_rand, hungarian_accuracy, normalized_mutual_information
+from uniot.evaluation.grouping import adjusted_rand, hungarian_accuracy, normalized_mutual_information, purity
 from uniot.evaluation.harmonic import h3_score, h_score
 from uniot.evaluation.ranking import auroc, oscr
 
@@ -33,6 +33,7 @@ __all__ = [
     "oscr",
     "overall_accuracy",
     "per_class_recall",
+    "purity",
     "specificity",
     "unknown_precision",
     "unknown_recall",

@@ -6,14 +6,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
-import numpy as np
 from numpy.typing import ArrayLike
 
-from uniot.evaluation.grouping import adjusted_rand, hungarian_accuracy
+from uniot.evaluation.grouping import adjusted_rand, hungarian_accuracy, purity
 from uniot.evaluation.harmonic import harmonic_mean
 from uniot.evaluation.inputs import UNKNOWN, Label, Labels, read_confidence, same_length
 from uniot.evaluation.outcome import Outcome, compare
-from uniot.evaluation.private_nmi import called_unknown_groups, honest_nmi, oracle_nmi, unnamed_private_rows
+from uniot.evaluation.private_nmi import (
+    called_unknown_groups,
+    honest_nmi,
+    n_called_groups,
+    oracle_nmi,
+    unnamed_private_rows,
+)
 from uniot.evaluation.ranking import area_under_oscr, area_under_roc, nearest_is_right
 from uniot.evaluation.undefined import NO_COMMON, NO_PRIVATE, NOTHING_UNKNOWN, missing_part
 
@@ -28,12 +33,13 @@ SCORE_MEANINGS: dict[str, str] = {
     "overall_accuracy": "Share of rows that are right: common rows in their class, private rows as unknown.",
     "unknown_recall": "Share of the private rows that were called unknown.",
     "unknown_precision": "Share of the rows called unknown that are private.",
-    "auroc": "Chance that a common row has more confidence than a private one; 0.5 is no better than a coin.",
+    "auroc": "Chance that a common row has more confidence than a private one; 50 % is no better than a coin.",
     "oscr": "Common rows kept and right against private rows let in, over every threshold on the confidence.",
     "hungarian_accuracy": "Share of rows called unknown that are right once each group is named by a class.",
-    "adjusted_rand": "Agreement on which unknown rows belong together; 0 is chance, 1 is the true classes.",
+    "purity": "Share of rows called unknown that belong to the largest class of their group.",
+    "adjusted_rand": "Agreement on which unknown rows belong together; 0 is chance, 100 % are the true classes.",
 }
-"""Score name, as in `Evaluation`, to what it means in one sentence."""
+"""Score name, as in `Evaluation`, to what it means in one sentence, for tables that show scores in per cent."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,11 +59,14 @@ class Evaluation:
     auroc: float | None
     oscr: float | None
     hungarian_accuracy: float | None
+    purity: float | None
     adjusted_rand: float | None
     n_private_true: int | None
     """Private classes that have a row in the target; None where y_true does not name them."""
     n_groups: int | None
     """Groups among the rows called unknown; None where no groups came."""
+    n_groups_error: int | None
+    """Groups found less private classes there are; None where either is not known."""
     average: str
     """How h_score and the two h3_scores average the common accuracy: "class" or "instance"."""
     per_class_recall: Mapping[Label, float]
@@ -119,6 +128,9 @@ def evaluate(
         overall_accuracy=outcome.overall_accuracy,
         n_private_true=truth.n_private_classes,
         n_groups=n_groups,
+        n_groups_error=None
+        if n_groups is None or truth.n_private_classes is None
+        else n_groups - truth.n_private_classes,
         average=average,
         per_class_recall=outcome.recall_with_unknown,
         counts={
@@ -168,12 +180,12 @@ class _Sheet:
 
     def add_group_scores(self, groups: Labels | None) -> int | None:
         """Scores of the groups of rows called unknown; returns how many groups there are."""
-        others = ("hungarian_accuracy", "adjusted_rand")
+        others = ("hungarian_accuracy", "purity", "adjusted_rand")
         if groups is None:
             self.leave_out("no groups were given", "nmi_honest", "h3_score_honest", *others)
             return None
         truth, called = self.outcome.truth, called_unknown_groups(self.outcome, groups)
-        n_groups = len(np.unique(called))
+        n_groups = n_called_groups(called)
         if truth.n_private_classes is None:
             self.leave_out(unnamed_private_rows(truth), "nmi_honest", "h3_score_honest", *others)
             return n_groups
@@ -186,6 +198,7 @@ class _Sheet:
         else:
             names = truth.labels[self.outcome.called_unknown]
             self.scores["hungarian_accuracy"] = hungarian_accuracy(names, called)
+            self.scores["purity"] = purity(names, called)
             self.scores["adjusted_rand"] = adjusted_rand(names, called)
         self.scores["h3_score_honest"] = self.harmonic("h3_score_honest", nmi)
         return n_groups

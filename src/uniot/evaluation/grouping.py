@@ -57,6 +57,14 @@ def hungarian_accuracy(y_true: Labels, groups: Labels) -> float:
     return float(table[linear_sum_assignment(table, maximize=True)].sum() / table.sum())
 
 
+def purity(y_true: Labels, groups: Labels) -> float:
+    """Share of rows that belong to the largest class of their group; a class may be the largest of several."""
+    overlap = _overlap(y_true, groups)
+    largest = np.zeros(len(overlap.group_size), dtype=np.int64)
+    np.maximum.at(largest, overlap.group_index, overlap.count)
+    return float(largest.sum() / overlap.group_size.sum())
+
+
 def adjusted_rand(y_true: Labels, groups: Labels) -> float:
     """Agreement on which pairs of rows belong together, 0 on average for random groups and 1 for the classes.
 

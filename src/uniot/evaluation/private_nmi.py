@@ -52,17 +52,19 @@ def honest_nmi(outcome: Outcome, groups: Labels) -> float | None:
 
 
 def called_unknown_groups(outcome: Outcome, groups: Labels) -> LabelArray:
-    """Groups of the rows called unknown; what `groups` says of the other rows is ignored."""
+    """Groups of the rows called unknown; what `groups` says of the other rows is ignored.
+
+    Rows without a group (-1, or empty text) stay together: nothing was told apart among them.
+    """
     names = read_labels(groups, "groups")
     same_length(len(outcome.predicted), "y_pred", len(names), "groups")
-    called = names[outcome.called_unknown]
-    without = np.flatnonzero(outcome.called_unknown & np.asarray(names == ("" if names.dtype.kind == "U" else -1)))
-    if without.size:
-        raise DataError(
-            f"{without.size} of {called.size} rows called unknown have no group (first: row {without[0]}). "
-            "Give each of them a group; -1 (or empty text) is for known rows only."
-        )
-    return called
+    return names[outcome.called_unknown]
+
+
+def n_called_groups(called: LabelArray) -> int:
+    """How many groups there are among the rows called unknown; having none is not a group."""
+    found = np.unique(called)
+    return int((found != ("" if found.dtype.kind == "U" else -1)).sum())
 
 
 def named_private_classes(truth: Truth) -> int:

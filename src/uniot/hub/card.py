@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 
 from uniot import __version__
-from uniot.data.embedding_files import as_utf8
+from uniot.data.text import as_utf8
 from uniot.evaluation import SCORE_MEANINGS
 from uniot.model import AdaptedModel
 
@@ -45,6 +45,7 @@ def model_card(
         "collection to an unlabelled one from elsewhere, of which nobody knew which of the classes it held and what "
         "else: universal domain adaptation.",
         "## Use",
+        _install(model),
         _commands(model, repository),
         _inputs(model),
         "## Classes",
@@ -74,13 +75,14 @@ def _kind(model: AdaptedModel) -> str:
     return "embeddings" if model.settings.backbone == "none" else "small grey images"
 
 
+def _install(model: AdaptedModel) -> str:
+    extras = "the extras `hub` and `images`" if model.reader is not None else "the extra `hub`"
+    return f"Install uniot with {extras}, as its README says."
+
+
 def _commands(model: AdaptedModel, repository: str | None) -> str:
-    extras, new = ("hub,images", "photos/") if model.reader is not None else ("hub", "new.npz")
-    lines = [
-        f"pip install 'uniot[{extras}]'",
-        f"uniot pull {repository or 'path/of/this/folder'} --out run/",
-        f"uniot predict run/ {new}",
-    ]
+    new = "photos/" if model.reader is not None else "new.npz"
+    lines = [f"uniot pull {repository or 'path/of/this/folder'} --out run/", f"uniot predict run/ {new}"]
     return "\n".join(["```console", *(f"$ {line}" for line in lines), "```"])
 
 

@@ -6,7 +6,6 @@ import hashlib
 import json
 import re
 import shutil
-from contextlib import suppress
 from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
@@ -97,27 +96,20 @@ def pull(
         DataError: the hub cannot be reached, does not know the repository or revision, or refuses.
         RunFolderError: what came is no run, or is damaged; or `out` cannot be written, or is not empty.
     """
-    was_there = out.exists()
-    if was_there and (not out.is_dir() or any(out.iterdir())):
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise RunFolderError(f"{out} is not an empty folder. Give a new one.")
     folder = _local_folder(repository)
     if folder is not None and revision is not None:
         raise DataError(f"{folder} is a folder, which has no revisions. Leave {revision!r} out.")
-    try:
-        with only_one_writer(out), TemporaryDirectory(prefix=".pull-", dir=out) as temporary:
-            fetched = Path(temporary)
-            if folder is None:
-                _download(repository, revision, fetched, token, hub)
-            else:
-                _copy_files(folder, fetched)
-            model = _checked(fetched, repository)
-            _put_files(fetched, out)
-            return model
-    except BaseException:
-        if not was_there:
-            with suppress(OSError):
-                out.rmdir()
-        raise
+    with only_one_writer(out), TemporaryDirectory(prefix=".pull-", dir=out) as temporary:
+        fetched = Path(temporary)
+        if folder is None:
+            _download(repository, revision, fetched, token, hub)
+        else:
+            _copy_files(folder, fetched)
+        model = _checked(fetched, repository)
+        _put_files(fetched, out)
+        return model
 
 
 def without_data(model: AdaptedModel) -> AdaptedModel:
@@ -140,8 +132,9 @@ def without_data(model: AdaptedModel) -> AdaptedModel:
         method=method,
         reader=reader,
         groups=replace(model.groups, group=none),
-        target=Prediction(nearest=none, known=none.astype(bool), confidence=none.astype(np.float64), group=none),
+        target=Prediction.none(),
         target_features=model.target_features[:0],
+        source=model.source.none(),
         fingerprint=hashlib.sha256(f"shared {model.fingerprint}".encode()).hexdigest(),
     )
 

@@ -53,12 +53,14 @@ class Losses:
         detected: class that each target row of the batch was detected as, -1 for none; None where the method
             detects nothing in this step.
         notes: further numbers for the history.
+        class_mass: mass that each source class has after the step, (c,); None where the method has no such thing.
     """
 
     total: Tensor
     parts: Mapping[str, Tensor]
     detected: Tensor | None = None
     notes: Mapping[str, float] = field(default_factory=dict)
+    class_mass: Tensor | None = None
 
 
 class Method(Protocol):

@@ -77,6 +77,7 @@ class UniOTMethod(nn.Module):
             parts={"source": classification, "common": common, "private": private},
             detected=detected,
             notes={"detected": float("nan") if detected is None else float((detected >= 0).float().mean())},
+            class_mass=self.class_mass,
         )
 
     def common_class_loss(self, target: Tensor, batch: Batch) -> tuple[Tensor, Tensor | None]:

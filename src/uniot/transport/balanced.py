@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from uniot.errors import DataError, SettingsError
+from uniot.transport.arrays import Array, as_tensor
 from uniot.transport.finite import check_finite
 from uniot.transport.threads import one_thread_if_small
 
@@ -16,7 +17,7 @@ _SAFE_SPREAD = 80.0
 
 
 @one_thread_if_small
-def balanced_plan(similarity: Tensor, epsilon: float = 0.05, iterations: int = 3) -> Tensor:
+def balanced_plan(similarity: Array, epsilon: float = 0.05, iterations: int = 3) -> Tensor:
     """Transports samples to clusters with equal masses on both sides.
 
     Args:
@@ -29,6 +30,7 @@ def balanced_plan(similarity: Tensor, epsilon: float = 0.05, iterations: int = 3
 
     Paper: Eq. (2), (10); ε and the number of iterations as in the authors' code.
     """
+    similarity = as_tensor(similarity, "similarity")
     if similarity.ndim != 2 or 0 in similarity.shape:
         raise DataError(
             f"similarity has shape {tuple(similarity.shape)}. Give one row per sample and one column per cluster."

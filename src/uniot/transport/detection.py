@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from uniot.transport.arrays import Array, as_tensor
 from uniot.transport.filling import adaptive_filling
 from uniot.transport.plan import UnbalancedPotential
 from uniot.transport.shards import Shards
@@ -17,16 +18,16 @@ _POOL_ROUGHNESS = 1e4
 
 @one_thread_if_small
 def filled_potential(
-    similarity: Tensor,
-    prototypes: Tensor,
-    class_mass: Tensor,
+    similarity: Array,
+    prototypes: Array,
+    class_mass: Array,
     *,
-    counts: Tensor | None = None,
+    counts: Array | None = None,
     epsilon: float = 0.01,
     marginal_penalty: float = 0.5,
     similarity_threshold: float = 0.7,
     tolerance: float = 1e-6,
-    start: Tensor | None = None,
+    start: Array | None = None,
     generator: torch.Generator,
     shards: Shards | None = None,
 ) -> UnbalancedPotential:
@@ -47,8 +48,9 @@ def filled_potential(
 
     Paper: Eq. (4) with adaptive filling.
     """
+    similarity = as_tensor(similarity, "similarity")
 
-    def solve(rows: Tensor, row_counts: Tensor, begin: Tensor | None, to: float) -> UnbalancedPotential:
+    def solve(rows: Tensor, row_counts: Tensor, begin: Array | None, to: float) -> UnbalancedPotential:
         reduce = None if shards is None else shards.add
         return unbalanced_potential(
             rows, class_mass, epsilon, marginal_penalty, to, row_counts=row_counts, start=begin, reduce=reduce
@@ -60,15 +62,16 @@ def filled_potential(
         unfilled.append(solve(rows, row_counts, start, _POOL_ROUGHNESS * tolerance))
         return common_rows(unfilled[0], rows)
 
-    if counts is None:
-        counts = similarity.new_ones(len(similarity))
+    counts = similarity.new_ones(len(similarity)) if counts is None else as_tensor(counts, "counts")
+    prototypes = as_tensor(prototypes, "prototypes")
     filled = adaptive_filling(similarity, counts, prototypes, confident, similarity_threshold, generator, shards)
     is_unfilled = bool(unfilled) and (start is None or not filled.n_filled)
     return solve(filled.similarity, filled.counts, unfilled[0].class_potential if is_unfilled else start, tolerance)
 
 
-def common_rows(potential: UnbalancedPotential, similarity: Tensor) -> Tensor:
+def common_rows(potential: UnbalancedPotential, similarity: Array) -> Tensor:
     """Rows whose sample and whose class both carry at least the mean mass, bool (n,). Paper: Eq. (7)."""
+    similarity = as_tensor(similarity, "similarity")
     assignment = potential.assign(similarity)
     is_common = potential.common_classes().to(similarity.device)
     return assignment.known & is_common[assignment.nearest]

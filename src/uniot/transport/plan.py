@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from uniot.transport.arrays import Array, as_tensor
 from uniot.transport.threads import one_thread_if_small
 
 _ENTRIES_AT_ONCE = 1 << 22
@@ -66,7 +67,7 @@ class UnbalancedPotential:
     converged: bool
     passes: int
 
-    def log_mass(self, similarity: Tensor) -> Tensor:
+    def log_mass(self, similarity: Array) -> Tensor:
         """Logarithm of the plan's rows for these samples, whether they were in the problem or not.
 
         Args:
@@ -75,17 +76,19 @@ class UnbalancedPotential:
         Returns:
             (m, c), float64; the exponentials of the fitted rows sum to one.
         """
+        similarity = as_tensor(similarity, "similarity")
         logits = similarity.double() / self.epsilon + self.class_potential.to(similarity.device)
         log_rows = torch.logsumexp(logits, dim=1, keepdim=True)
         return logits - self.shrinkage * (log_rows + math.log(self.n_rows)) - math.log(self.total_mass)
 
     @one_thread_if_small
-    def assign(self, similarity: Tensor) -> Assignment:
+    def assign(self, similarity: Array) -> Assignment:
         """Nearest class and known or not, row by row: the inductive form of the test rule.
 
         A sample is known iff the largest mass of its row is at least the mean mass of a row.
         Paper: Eq. (5), and the first test of Eq. (7).
         """
+        similarity = as_tensor(similarity, "similarity")
         size = max(1, _ENTRIES_AT_ONCE // similarity.shape[1])
         parts = [self.log_mass(rows).max(dim=1) for rows in similarity.split(size)]
         confidence = torch.cat([part.values for part in parts]).exp()

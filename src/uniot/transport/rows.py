@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from uniot.errors import DataError
+from uniot.transport.arrays import Array, as_tensor
 from uniot.transport.finite import check_finite
 
 _ROWS_AT_ONCE = 1 << 14
@@ -34,7 +35,8 @@ class Rows(Protocol):
 class SimilarityRows:
     """A similarity matrix that is held in memory."""
 
-    def __init__(self, similarity: Tensor) -> None:
+    def __init__(self, similarity: Array) -> None:
+        similarity = as_tensor(similarity, "similarity")
         if similarity.ndim != 2 or similarity.shape[1] == 0:
             raise DataError(
                 f"similarity has shape {tuple(similarity.shape)}. "
@@ -63,7 +65,8 @@ class FeatureRows:
         prototypes: (c, d).
     """
 
-    def __init__(self, features: Tensor | np.ndarray, prototypes: Tensor) -> None:
+    def __init__(self, features: Array, prototypes: Array) -> None:
+        prototypes = as_tensor(prototypes, "prototypes")
         if features.ndim != 2 or prototypes.ndim != 2 or features.shape[1] != prototypes.shape[1]:
             raise DataError(
                 f"features have shape {tuple(features.shape)} and prototypes {tuple(prototypes.shape)}. "
@@ -104,7 +107,7 @@ class FeatureRows:
         return products
 
 
-def _give_pages_back(array: Tensor | np.ndarray) -> None:
+def _give_pages_back(array: Array) -> None:
     """Lets the system drop the pages of a read-only memory map that have been read."""
     mapped = getattr(array, "_mmap", None)
     if mapped is not None and getattr(array, "mode", "") == "r" and hasattr(mmap, "MADV_DONTNEED"):

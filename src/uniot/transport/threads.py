@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from functools import cache, wraps
 from typing import ParamSpec, TypeVar
 
+import numpy as np
 import torch
 from threadpoolctl import ThreadpoolController
 from torch import Tensor
@@ -21,9 +23,9 @@ def one_thread_if_small(function: Callable[P, R]) -> Callable[P, R]:
 
     @wraps(function)
     def on_one_thread(*args: P.args, **settings: P.kwargs) -> R:
-        rows = next((value for value in args if isinstance(value, Tensor)), None)
+        rows = next((value for value in args if isinstance(value, (Tensor, np.ndarray))), None)
         threads = torch.get_num_threads()
-        if threads == 1 or rows is None or rows.numel() > _SMALL_ENTRIES:
+        if threads == 1 or rows is None or math.prod(rows.shape) > _SMALL_ENTRIES:
             return function(*args, **settings)
         torch.set_num_threads(1)
         try:

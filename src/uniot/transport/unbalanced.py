@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from uniot.errors import DataError, NumericalWarning, SettingsError
+from uniot.transport.arrays import Array, as_tensor
 from uniot.transport.iteration import Solved, solve
 from uniot.transport.kernel import Problem, Reduce
 from uniot.transport.plan import TransportPlan, UnbalancedPotential
@@ -30,19 +31,19 @@ _SAMPLE_ROWS, _SAMPLE_SHARE, _SAMPLE_TOLERANCE, _SAMPLE_PASSES, _SAMPLE_FROM_STR
 @one_thread_if_small
 @torch.no_grad()
 def unbalanced_plan(
-    similarity: Tensor,
-    class_mass: Tensor | None = None,
+    similarity: Array,
+    class_mass: Array | None = None,
     epsilon: float = 0.01,
     marginal_penalty: float = 0.5,
     tolerance: float = 1e-6,
     *,
-    start: Tensor | None = None,
+    start: Array | None = None,
     max_passes: int = 500,
 ) -> TransportPlan:
     """Transports samples to classes with soft marginals; every sample starts with mass 1/n.
 
     Args:
-        similarity: (n, c), cosines as a rule.
+        similarity: (n, c), cosines as a rule; a tensor or an array, as everywhere here.
         class_mass: β, (c,), what each class may receive; uniform if None.
         epsilon: weight of the entropy.
         marginal_penalty: κ, weight of the Kullback-Leibler penalties on both marginals.
@@ -71,14 +72,14 @@ def unbalanced_plan(
 @one_thread_if_small
 @torch.no_grad()
 def unbalanced_potential(
-    rows: Tensor | Rows,
-    class_mass: Tensor | None = None,
+    rows: Array | Rows,
+    class_mass: Array | None = None,
     epsilon: float = 0.01,
     marginal_penalty: float = 0.5,
     tolerance: float = 1e-6,
     *,
-    row_counts: Tensor | None = None,
-    start: Tensor | None = None,
+    row_counts: Array | None = None,
+    start: Array | None = None,
     max_passes: int = 500,
     reduce: Reduce | None = None,
 ) -> UnbalancedPotential:
@@ -103,7 +104,7 @@ def unbalanced_potential(
 
     Paper: Eq. (3), (4); the solver is ours.
     """
-    rows = SimilarityRows(rows) if isinstance(rows, Tensor) else rows
+    rows = SimilarityRows(rows) if isinstance(rows, (Tensor, np.ndarray)) else rows
     problem = _problem(rows, class_mass, epsilon, marginal_penalty, tolerance, row_counts, reduce)
     solved = _solve(problem, start, tolerance, max_passes)
     # At the solution the column sums follow from the potential alone (the objective's gradient is zero).
@@ -123,22 +124,23 @@ def unbalanced_potential(
 
 def _problem(
     rows: Rows,
-    class_mass: Tensor | None,
+    class_mass: Array | None,
     epsilon: float,
     marginal_penalty: float,
     tolerance: float,
-    row_counts: Tensor | None = None,
+    row_counts: Array | None = None,
     reduce: Reduce | None = None,
 ) -> Problem:
     _check_settings(epsilon, marginal_penalty, tolerance)
     beta = _class_mass(class_mass, rows.n_classes)
+    row_counts = None if row_counts is None else as_tensor(row_counts, "row_counts")
     n_rows = _count(rows, row_counts, reduce)
     if n_rows < 1:
         raise DataError("the transport problem has no rows. Give at least one sample.")
     return Problem(rows, row_counts, n_rows, beta, epsilon, marginal_penalty, reduce)
 
 
-def _solve(problem: Problem, start: Tensor | None, tolerance: float, max_passes: int) -> Solved:
+def _solve(problem: Problem, start: Array | None, tolerance: float, max_passes: int) -> Solved:
     with one_numpy_thread():
         begin = _rough_start(problem) if start is None else _start(start, problem.rows.n_classes)
         solved = solve(problem, begin, tolerance, max_passes)
@@ -181,10 +183,10 @@ def _check_settings(epsilon: float, marginal_penalty: float, tolerance: float) -
         raise SettingsError(f"tolerance is {tolerance}; give a positive number such as 1e-6.")
 
 
-def _class_mass(class_mass: Tensor | None, n_classes: int) -> np.ndarray:
+def _class_mass(class_mass: Array | None, n_classes: int) -> np.ndarray:
     if class_mass is None:
         return np.full(n_classes, 1 / n_classes)
-    beta: np.ndarray = class_mass.detach().cpu().double().numpy()
+    beta: np.ndarray = as_tensor(class_mass, "class_mass").detach().cpu().double().numpy()
     if beta.shape != (n_classes,):
         raise DataError(
             f"class_mass has shape {beta.shape} for {n_classes} classes. Give one number per column of the similarity."
@@ -198,8 +200,8 @@ def _class_mass(class_mass: Tensor | None, n_classes: int) -> np.ndarray:
     return floored
 
 
-def _start(start: Tensor, n_classes: int) -> np.ndarray:
-    begin: np.ndarray = start.detach().cpu().double().numpy()
+def _start(start: Array, n_classes: int) -> np.ndarray:
+    begin: np.ndarray = as_tensor(start, "start").detach().cpu().double().numpy()
     if begin.shape != (n_classes,) or not np.isfinite(begin).all():
         raise DataError(
             f"start has shape {begin.shape} or holds NaN or infinite numbers. "

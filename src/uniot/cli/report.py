@@ -1,0 +1,37 @@
+"""`uniot report`: a finished run for people to look at."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from uniot.cli.screen import console
+
+
+def report(
+    run: Annotated[Path, typer.Argument(help="Folder of a finished run.")],
+    out: Annotated[
+        Path | None, typer.Option(help="The HTML file; report.html in the run folder by default.", show_default=False)
+    ] = None,
+    figures: Annotated[
+        Path | None, typer.Option(help="Folder for every figure as PDF and SVG, for papers.", show_default=False)
+    ] = None,
+) -> None:
+    """Write one HTML file that shows what a run found; it needs no network.
+
+    Example: `uniot report run/ --figures figures/`
+    """
+    from rich.console import Console
+
+    from uniot.report import write_report
+
+    with Console(stderr=True).status("drawing"):
+        written = write_report(run, out, figures)
+    screen = console()
+    screen.print(written.sentence)
+    if written.figures:
+        screen.print(f"{len(written.figures) // 2} figures are written to {figures}, each as PDF and SVG.")
+    size = written.page.stat().st_size / 1e6
+    screen.print(f"{written.page} is written, {size:.1f} MB. Next: open it in a browser.")

@@ -1,0 +1,65 @@
+"""The files of a run folder: written, kept from being mixed up, removed."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from uniot.errors import RunFolderError
+
+if TYPE_CHECKING:
+    from uniot.model import AdaptedModel
+
+_RUN_FILES = (
+    "model.safetensors",
+    "backbone.safetensors",
+    "features.safetensors",
+    "settings.toml",
+    "predictions.csv",
+    "predictions.parquet",
+    "history.csv",
+    "metrics.json",
+    "skipped.csv",
+    "duplicates.csv",
+    "images.json",
+    "pictures.safetensors",
+    "report.html",
+)
+
+
+def finish_run(
+    model: AdaptedModel, folder: Path, names: list[str] | None, inputs: dict[str, Any], *, parquet: bool = False
+) -> None:
+    """Writes what the run found; its checkpoints have done their work."""
+    from uniot.answers import AnswerWriter
+
+    if parquet:
+        with AnswerWriter(folder / "predictions.parquet", model.classes, model.unknown) as writer:
+            writer.write(names, model.target)
+    model.save(folder, names, inputs)
+    shutil.rmtree(folder / "checkpoints", ignore_errors=True)
+
+
+def clear_run(folder: Path) -> None:
+    """Removes what a run wrote, and nothing else: the names that people gave its groups stay."""
+    shutil.rmtree(folder / "checkpoints", ignore_errors=True)
+    for name in _RUN_FILES:
+        (folder / name).unlink(missing_ok=True)
+
+
+def check_names(folder: Path, names: list[str]) -> None:
+    """Refuses to give the answers of a finished run to samples of other names."""
+    from uniot.answers import read_answers
+    from uniot.data.text import as_utf8
+
+    table = folder / "predictions.csv"
+    if not table.is_file():
+        return
+    before, now = read_answers(table).names, [as_utf8(name) for name in names]
+    if before != now:
+        first = next((f"{new!r} was {old!r}" for old, new in zip(before, now, strict=False) if old != new), "")
+        raise RunFolderError(
+            f"{folder} holds a finished run of the same samples under other names{first and f' ({first})'}. "
+            "Give another folder, or --overwrite to replace it."
+        )

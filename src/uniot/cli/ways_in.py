@@ -1,0 +1,257 @@
+"""The two ways into a run, images and embeddings, and what people are told at the end of either."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from uniot.cli.screen import (
+    console,
+    reading_progress,
+    show_prediction,
+    show_private_classes,
+    show_reading,
+    show_scores,
+    training_progress,
+    verdict,
+)
+from uniot.errors import DataError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from uniot.images import ImageRun, Reading
+    from uniot.labelling import Names
+    from uniot.model import AdaptedModel
+    from uniot.processes import Processes
+    from uniot.settings import ImageSettings, Settings
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a run ended with, and what people are told about it."""
+
+    model: AdaptedModel
+    names: list[str]
+    truth: np.ndarray | None
+    has_unused_labels: bool = False
+    images: ImageRun | None = None
+    pixels: tuple[np.ndarray, np.ndarray] | None = None
+
+    def write_notes(self, out: Path) -> None:
+        """Writes what there is to look at; which images could not be read, and which are in both collections."""
+        if self.pixels is not None:
+            from uniot.pictures import PIXELS, write_pixels
+
+            write_pixels(out / PIXELS, *self.pixels)
+        if self.images is not None:
+            from uniot.images import write_duplicates, write_skipped
+            from uniot.pictures import IMAGES, write_places
+
+            write_places(out / IMAGES, self.images.source.files, self.images.target.files)
+            write_skipped(out / "skipped.csv", self.images.skipped)
+            write_duplicates(out / "duplicates.csv", self.images)
+
+
+@dataclass(frozen=True)
+class Beginning:
+    """What a run begins with.
+
+    Attributes:
+        source: labelled collection; None for the digits of the demo.
+        target: unlabelled collection; None for the digits of the demo.
+        names: what people called samples of the target, which then belong to the source too.
+        start: another run to go on from.
+    """
+
+    source: Path | None
+    target: Path | None
+    names: Names | None = None
+    start: AdaptedModel | None = None
+
+    @classmethod
+    def of_run(cls, run: Path) -> Beginning:
+        """What goes on from a run whose groups were named."""
+        from uniot.labelling import read_names
+        from uniot.model import AdaptedModel
+        from uniot.settings import read_inputs
+
+        start = AdaptedModel.load(run)
+        inputs = read_inputs(run / "settings.toml")
+        if not (run / "labels.csv").is_file():
+            raise DataError(
+                f"{run / 'labels.csv'} does not exist. Name the groups with `uniot label {run}`, and export."
+            )
+        names = read_names(run / "labels.csv")
+        if inputs.get("demo") == "digits":
+            return cls(None, None, names, start)
+        if "source" not in inputs or "target" not in inputs:
+            raise DataError(
+                f"{run / 'settings.toml'} does not say where the collections lie. Begin anew with "
+                f"`uniot adapt labelled/ unlabelled/ --names {run / 'labels.csv'} --out new/`."
+            )
+        return cls(Path(inputs["source"]), Path(inputs["target"]), names, start)
+
+    @property
+    def inputs(self) -> dict[str, str]:
+        """For settings.toml."""
+        if self.source is None or self.target is None:
+            return {"demo": "digits"}
+        return {"source": str(self.source.absolute()), "target": str(self.target.absolute())}
+
+    def are_images(self) -> bool:
+        """Whether the collections are images; an error where one is missing or they are of two kinds."""
+        from uniot.data.image_files import holds_images
+
+        if self.source is None or self.target is None:
+            return False
+        for place in (self.source, self.target):
+            if not place.exists():
+                raise DataError(
+                    f"{place} does not exist. Give a folder of images, a list file, or a file of embeddings."
+                )
+        kinds = ["images" if holds_images(place) else "embeddings" for place in (self.source, self.target)]
+        if kinds[0] != kinds[1]:
+            raise DataError(
+                f"{self.source} holds {kinds[0]} and {self.target} {kinds[1]}. Give images for both, or embeddings."
+            )
+        return kinds[0] == "images"
+
+
+def from_embeddings(begin: Beginning, out: Path, settings: Settings, processes: Processes, labels: str | None) -> Found:
+    """A run from two files of embeddings, or from the digits of the demo; `labels` is a file, for the scores."""
+    from uniot.data.embedding_files import read_labels
+    from uniot.estimator import UniOT
+    from uniot.labelling.named_collections import named_embeddings
+
+    if labels == "folders":
+        raise DataError("--target-labels folders is for images. Give the file that holds the labels.")
+    x, y, target, names, has_labels = _arrays(begin)
+    truth = None if labels is None else read_labels(Path(labels), names)
+    if begin.names is not None:
+        x, y, target, kept = named_embeddings(x, y, target, names, begin.names)
+        names = [name for name, keep in zip(names, kept, strict=True) if keep]
+        truth = None if truth is None else truth[kept]
+    values = settings.model_dump()
+    model = UniOT(random_state=values.pop("seed"), **values)
+    start = None if begin.start is None else UniOT.from_model(begin.start)
+    with training_progress(processes.rank == 0) as on_step:
+        model.fit(x, y, target, start=start, run=out, processes=processes, oracle_y_target=truth, on_step=on_step)
+    return Found(
+        model.model_,
+        names,
+        truth,
+        has_unused_labels=has_labels and truth is None,
+        pixels=(x, target) if begin.source is None else None,
+    )
+
+
+def _arrays(begin: Beginning) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[str], bool]:
+    """Source, its labels, target, names of its samples, and whether it came with labels."""
+    from uniot.data.digits import load_digits_pair
+    from uniot.data.embedding_files import read_embeddings
+
+    if begin.source is None or begin.target is None:
+        digits = load_digits_pair()
+        return digits.source_images, digits.source_labels, digits.target_images, digits.target_names, False
+    labelled, unlabelled = read_embeddings(begin.source), read_embeddings(begin.target)
+    if labelled.y is None:
+        raise DataError(f"{begin.source} holds no labels. Save them as y: `numpy.savez(file, x=embeddings, y=labels)`.")
+    names = unlabelled.ids or [str(row) for row in range(len(unlabelled.x))]
+    return labelled.x, labelled.y, unlabelled.x, names, unlabelled.y is not None
+
+
+def from_images(
+    begin: Beginning,
+    out: Path,
+    settings: Settings,
+    images: ImageSettings,
+    reading: Reading,
+    processes: Processes,
+    labels: str | None,
+) -> Found:
+    """A run from two collections of images; `labels` is `folders` or a list file, for the scores."""
+    import numpy as np
+
+    from uniot.adaptation import oracle_watch
+    from uniot.data.image_files import labelled_images, labels_from_folders, labels_from_list, unlabelled_images
+    from uniot.embeddings.image_reader import ImageReader
+    from uniot.images import adapt_images
+    from uniot.labelling.named_collections import named_images
+
+    assert begin.source is not None
+    assert begin.target is not None
+    reader = begin.start.reader if begin.start is not None and begin.start.reader else ImageReader.open(images)
+    source, files = labelled_images(begin.source), unlabelled_images(begin.target)
+    # Looked up before the work begins, so that a wrong file is told at once; the training never sees it.
+    truth = None
+    if labels is not None:
+        truth = np.array(labels_from_folders(files) if labels == "folders" else labels_from_list(Path(labels), files))
+    if begin.names is not None:
+        source, files, kept = named_images(source, files, begin.names)
+        truth = None if truth is None else truth[kept]
+    with training_progress(processes.rank == 0) as on_step:
+        run = adapt_images(
+            source,
+            files,
+            settings,
+            reader,
+            reading=reading,
+            start=begin.start,
+            run=out,
+            processes=processes,
+            watch=None if truth is None else lambda classes, kept: oracle_watch(truth[kept], classes, len(kept)),
+            on_step=on_step,
+        )
+    true = None if truth is None else truth[run.target.kept]
+    return Found(run.model, [file.name for file in run.target.files], true, images=run)
+
+
+def open_reading(strict: bool, store: Path | None, workers: int | None, stack: ExitStack | None) -> Reading:
+    """How images are read; the progress is shown until `stack` ends, nowhere if None."""
+    from uniot.embeddings.store import EmbeddingStore
+    from uniot.images import Reading
+
+    on_progress = None if stack is None else stack.enter_context(reading_progress())
+    return Reading(EmbeddingStore(store), strict, workers, on_progress)
+
+
+def show(found: Found, out: Path, begin: Beginning, *, was_finished: bool) -> None:
+    """What came out of a run, and what is next."""
+    model, screen = found.model, console()
+    if was_finished:
+        screen.print(f"{out} is already finished; nothing was trained.")
+    show_prediction(model, model.target)
+    if found.truth is not None:
+        from uniot.cli.evaluate import score_run
+
+        show_scores(score_run(model, found.truth, out))
+    if found.images is not None:
+        show_reading(found.images, out)
+    if found.has_unused_labels:
+        screen.print(f"{begin.target} holds labels (y). They were not used; score with the line below.")
+    show_private_classes(model)
+    if begin.names is not None:
+        screen.print(_told_of_names(found, begin.names))
+    screen.print(f"{verdict(model.target)} Every answer is in {out / 'predictions.csv'}.")
+    new = "photo.jpg" if found.images is not None else "new.npz"
+    following = [f"uniot report {out} (a page to look at)", f"uniot predict {out} {new}"]
+    if model.groups.n_groups:
+        following.insert(1, f"uniot label {out} (name the groups)")
+    if found.truth is None:
+        labels = begin.target if found.has_unused_labels else "labels.csv"
+        following.append(f"with the truth, uniot evaluate {out} --labels {labels}")
+    screen.print("Next: " + "; ".join(following))
+
+
+def _told_of_names(found: Found, names: Names) -> str:
+    """How many of the samples that somebody named are now called so."""
+    from uniot.data.text import as_utf8
+
+    given = dict(zip(names.names, names.labels.tolist(), strict=True))
+    called = dict(zip(map(as_utf8, found.names), found.model.labels(found.model.target).tolist(), strict=True))
+    labelled = {name: label for name, label in given.items() if label and name in called}
+    agree = sum(str(called[name]) == label for name, label in labelled.items())
+    return f"Of {len(labelled)} samples that you labelled, {agree} are called so now."

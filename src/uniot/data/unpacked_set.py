@@ -1,0 +1,236 @@
+"""What is on disk of a published data set, compared with what should be there. No image is opened."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from uniot.data.image_files import ImageFile, labelled_images
+from uniot.errors import DataError
+
+if TYPE_CHECKING:
+    from uniot.data.published_set import BenchmarkSet, Domain
+
+_MOST_NAMES = 5
+# An archive often adds a folder of its own, and people keep all sets under one roof.
+_LEVELS = 3
+
+
+@dataclass(frozen=True)
+class DomainReport:
+    """What was found of a domain.
+
+    Attributes:
+        domain: as published.
+        n_expected_classes: classes that it should have.
+        folder: where its class folders are; None where there are none.
+        files: its images, each with the published name of its class.
+        missing_classes: have no folder.
+        empty_classes: have a folder, and none of the domain's images in it.
+        extra_folders: are no class; what they hold is left out.
+        list_is_missing: the images are all that were found, because the list of those that count was not.
+        absent_files: are in the list and not on disk.
+        unread: why the folder or the list could not be read, where that is so.
+    """
+
+    domain: Domain
+    n_expected_classes: int
+    folder: Path | None = None
+    files: tuple[ImageFile, ...] = field(default=(), repr=False)
+    missing_classes: tuple[str, ...] = ()
+    empty_classes: tuple[str, ...] = ()
+    extra_folders: tuple[str, ...] = ()
+    list_is_missing: bool = False
+    absent_files: tuple[str, ...] = field(default=(), repr=False)
+    unread: str | None = None
+
+    @property
+    def n_classes(self) -> int:
+        """Classes of which there is an image."""
+        return len({file.label for file in self.files})
+
+    @property
+    def faults(self) -> tuple[str, ...]:
+        """Every difference from the published domain that changes what a task sees, in words."""
+        if self.folder is None:
+            return (f"no folder {self.domain.folder}/ with class folders in it",)
+        if self.unread is not None:
+            return (self.unread,)
+        found = []
+        if self.list_is_missing:
+            found.append(f"no {self.domain.image_list}, which names the images that count")
+        elif len(self.files) != self.domain.n_images:
+            found.append(f"{len(self.files)} images instead of {self.domain.n_images}")
+        if self.missing_classes:
+            found.append(f"no folder for {_counted(self.missing_classes, 'class', 'classes')}")
+        if self.empty_classes:
+            found.append(f"no image of {_counted(self.empty_classes, 'class', 'classes')}")
+        if self.absent_files:
+            found.append(f"not on disk: {_counted(self.absent_files, 'listed image', 'listed images')}")
+        return tuple(found)
+
+
+@dataclass(frozen=True)
+class SetReport:
+    """What was found of a set, domain by domain."""
+
+    benchmark: BenchmarkSet
+    root: Path
+    domains: tuple[DomainReport, ...]
+
+    @property
+    def as_published(self) -> bool:
+        """Whether tasks on it see what the published ones saw."""
+        return not any(report.faults for report in self.domains)
+
+    def advice(self) -> str:
+        """What was found under the root, what should be there, and where to get it."""
+        held = [path.name for path in _folders(self.root)]
+        return (
+            f"{self.root} holds {_listed(held) if held else 'no folder'}. {self.benchmark.title} should have "
+            f"{self.benchmark.layout}. Get it from {self.benchmark.home} and unpack it anew."
+        )
+
+
+def find_home(root: Path, benchmark: BenchmarkSet) -> Path | None:
+    """The folder that holds the folders of the domains: the root, or the best of the first level that has any."""
+    if not root.is_dir():
+        what = "is a file" if root.exists() else "does not exist"
+        raise DataError(
+            f"{root} {what}. Give the folder into which {benchmark.title} was unpacked; get it from {benchmark.home}."
+        )
+
+    def n_found(home: Path) -> int:
+        folders = [_domain_folder(home, domain, benchmark) for domain in benchmark.domains]
+        return sum(_n_class_folders(folder, benchmark) for folder in folders if folder)
+
+    level = [root]
+    for _ in range(_LEVELS):
+        counts = {home: n_found(home) for home in level}
+        if any(counts.values()):
+            return max(level, key=counts.__getitem__)
+        level = [below for folder in level for below in _folders(folder)]
+    return None
+
+
+def inspect_domain(benchmark: BenchmarkSet, home: Path | None, domain: Domain) -> DomainReport:
+    """Compares a domain with what was published.
+
+    Args:
+        benchmark: the set that it is of.
+        home: what `find_home` found.
+        domain: as published.
+    """
+    expected = [name for name in benchmark.classes if name not in domain.absent_classes]
+    empty = DomainReport(domain, len(expected))
+    folder = _domain_folder(home, domain, benchmark) if home else None
+    if home is None or folder is None:
+        return empty
+    published = {plain(name): name for name in benchmark.classes}
+    names = [path.name for path in _folders(folder)]
+    with_folder = {published[plain(name)] for name in names if plain(name) in published}
+    absent: list[str] = []
+    list_file = _list_file(home, domain)
+    try:
+        files = _of_published_classes(labelled_images(folder), published)
+        if list_file is not None:
+            files, absent = _only_listed(files, list_file, published)
+    except DataError as error:
+        # One domain that cannot be read must not hide how the others are.
+        return replace(empty, folder=folder, unread=str(error).rstrip("."))
+    with_image = {file.label for file in files}
+    return replace(
+        empty,
+        folder=folder,
+        files=tuple(files),
+        missing_classes=tuple(name for name in expected if name not in with_folder),
+        empty_classes=tuple(name for name in expected if name in with_folder and name not in with_image),
+        extra_folders=tuple(name for name in names if plain(name) not in published),
+        list_is_missing=domain.image_list is not None and list_file is None,
+        absent_files=tuple(absent),
+    )
+
+
+def _domain_folder(home: Path, domain: Domain, benchmark: BenchmarkSet) -> Path | None:
+    """The folder with the domain's class folders: its own, or one in it, such as Office-31's images/."""
+    for outer in _folders(home):
+        if plain(outer.name) == plain(domain.folder):
+            for place in (outer, *_folders(outer)):
+                if _n_class_folders(place, benchmark):
+                    return place
+    return None
+
+
+def _n_class_folders(folder: Path, benchmark: BenchmarkSet) -> int:
+    published = {plain(name) for name in benchmark.classes}
+    return sum(plain(path.name) in published for path in _folders(folder))
+
+
+def _list_file(home: Path, domain: Domain) -> Path | None:
+    if domain.image_list is None:
+        return None
+    places = [folder / domain.image_list for folder in (home, *_folders(home))]
+    return next((place for place in places if place.is_file()), None)
+
+
+def _of_published_classes(files: Sequence[ImageFile], published: Mapping[str, str]) -> list[ImageFile]:
+    names = {label: published.get(plain(label or "")) for label in {file.label for file in files}}
+    return [ImageFile(file.path, file.name, names[file.label]) for file in files if names[file.label]]
+
+
+def _only_listed(
+    files: Iterable[ImageFile], list_file: Path, published: Mapping[str, str]
+) -> tuple[list[ImageFile], list[str]]:
+    """The files that a list names, and the names that have no file.
+
+    A line is `painting/zebra/painting_344_000001.jpg 343`. The folder says the class; the number is not needed.
+    """
+    there = {(file.label, file.path.name): file for file in files}
+    listed, absent = [], []
+    for line in labelled_images(list_file):
+        folder, name = ("", *line.name.split("/"))[-2:]
+        if plain(folder) not in published:
+            raise DataError(
+                f"{list_file} names {line.name!r}, which is in the folder of no class. Expected "
+                "`domain/class/file number` in each line; get the list anew."
+            )
+        file = there.get((published[plain(folder)], name))
+        if file is None:
+            absent.append(line.name)
+        else:
+            listed.append(file)
+    return listed, absent
+
+
+def _folders(folder: Path) -> list[Path]:
+    try:
+        # Unlike iterdir, scandir knows what is a folder without asking the disk about each of a thousand images.
+        with os.scandir(folder) as entries:
+            return sorted(Path(entry) for entry in entries if entry.is_dir() and not _is_left_out(entry.name))
+    except OSError:
+        # Beside the set there may be folders of other people; one of the set's own will be reported as missing.
+        return []
+
+
+def _is_left_out(name: str) -> bool:
+    """Whether a folder is none of the archive's: hidden, or what macOS puts beside."""
+    return name.startswith(".") or name == "__MACOSX"
+
+
+@cache
+def plain(name: str) -> str:
+    """What is left of a name without case and punctuation: Real World, RealWorld and real_world are one."""
+    return "".join(character for character in name.casefold() if character.isalnum())
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+    return ", ".join(names[:_MOST_NAMES]) + more
+
+
+def _counted(names: Sequence[str], one: str, many: str) -> str:
+    return f"{len(names)} {one if len(names) == 1 else many} ({_listed(names)})"

@@ -1,0 +1,257 @@
+"""How many private classes there are, from several pieces of evidence on many draws of the samples.
+
+A collection of photographs has groups at every scale: kinds of things, things, pictures of one thing. No score of the
+unknown samples alone can tell which of them people would call a class. The known classes can: they are what this person
+calls classes, in this very collection. What counts here is therefore read off where it is right about them. The
+silhouette, which has no such measure, decides between answers that are equally right, is told beside them, and counts
+by itself only where nothing is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.cluster.hierarchy import cut_tree, linkage
+from scipy.spatial.distance import squareform
+
+from uniot.discovery.silhouette import mean_silhouette
+
+# Fewer samples than this are not called a group.
+_FEWEST_MEMBERS = 3
+_DRAWS = 20
+_SHARE_OF_A_DRAW = 0.8
+_ROWS_OF_A_DRAW, _ROWS_PER_CLASS = 600, 20
+# Numbers of groups are tried one by one up to this, and then in steps of some per cent.
+_EVERY_NUMBER_TO, _STEP_BEYOND = 40, 1.05
+
+
+@dataclass(frozen=True)
+class SeenTarget:
+    """Some samples of the target, as the counting sees them.
+
+    Attributes:
+        embeddings: (n, d) unit rows of the space before the projection. The projection has pulled the known classes
+            together and nothing else, so scales of known and unknown classes can be compared only before it.
+        prototypes: learnt cluster prototype nearest to each, (n,).
+        known: whether the sample was called known, (n,).
+        nearest: index of its nearest source class, (n,).
+    """
+
+    embeddings: np.ndarray
+    prototypes: np.ndarray
+    known: np.ndarray
+    nearest: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.known)
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What one way of counting says.
+
+    Attributes:
+        name: of the way.
+        estimate: median over the draws.
+        interval: from the 5th to the 95th percentile of the draws.
+        counts: whether the answer rests on it.
+        sentence: what it rests on.
+    """
+
+    name: str
+    estimate: float
+    interval: tuple[float, float]
+    counts: bool
+    sentence: str
+
+
+@dataclass(frozen=True)
+class NumberOfClasses:
+    """How many private classes there are.
+
+    Attributes:
+        estimate: the mean of the pieces of evidence that count, of each draw; of these the median.
+        interval: from the 5th to the 95th percentile of the draws.
+        evidence: what each piece says.
+    """
+
+    estimate: int
+    interval: tuple[int, int]
+    evidence: tuple[Evidence, ...] = ()
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> NumberOfClasses:
+        """What `dataclasses.asdict` made of one, perhaps by way of JSON."""
+        evidence = (Evidence(**(one | {"interval": tuple(one["interval"])})) for one in values["evidence"])
+        low, high = values["interval"]
+        return cls(values["estimate"], (low, high), tuple(evidence))
+
+
+def number_of_private_classes(target: SeenTarget, *, seed: int = 0) -> NumberOfClasses:
+    """Counts the private classes of a target; there may be none.
+
+    Args:
+        target: samples, known and unknown.
+        seed: decides the draws.
+    """
+    if (~target.known).sum() < _FEWEST_MEMBERS:
+        return NumberOfClasses(0, (0, 0))
+    ways = _WAYS if len(np.unique(target.nearest[target.known])) > 1 else (_SILHOUETTE_ALONE,)
+    rng = np.random.default_rng(seed)
+    n_rows = max(_ROWS_OF_A_DRAW, _ROWS_PER_CLASS * len(np.unique(target.nearest[target.known])))
+    n_rows = max(2, min(n_rows, int(_SHARE_OF_A_DRAW * len(target))))
+    draws = [_Draw(target, np.sort(rng.choice(len(target), n_rows, replace=False))) for _ in range(_DRAWS)]
+    counts = np.array([[way.count(draw) for way in ways] for draw in draws], dtype=np.float64)
+    together = counts[:, [way.counts for way in ways]].mean(axis=1)
+    low, high = _percentiles(together)
+    return NumberOfClasses(
+        estimate=round(float(np.median(together))),
+        interval=(int(np.floor(low)), int(np.ceil(high))),
+        evidence=tuple(
+            Evidence(way.name, float(np.median(column)), _percentiles(column), way.counts, way.sentence)
+            for way, column in zip(ways, counts.T, strict=True)
+        ),
+    )
+
+
+class _Draw:
+    """Some rows of the target, with the distances between them."""
+
+    def __init__(self, target: SeenTarget, rows: np.ndarray) -> None:
+        self.embeddings = target.embeddings[rows]
+        self.prototypes = target.prototypes[rows]
+        self.known = target.known[rows]
+        self.nearest = target.nearest[rows]
+        self.cosine_distance = np.clip(1 - self.embeddings @ self.embeddings.T, 0, None)
+        np.fill_diagonal(self.cosine_distance, 0)
+
+    def numbers(self, n_rows: int) -> np.ndarray:
+        """Numbers of groups worth trying for so many rows."""
+        most = max(2, n_rows // _FEWEST_MEMBERS)
+        beyond = _EVERY_NUMBER_TO * _STEP_BEYOND ** np.arange(1, 200)
+        numbers = np.concatenate([np.arange(2, _EVERY_NUMBER_TO + 1), beyond[beyond <= most].astype(np.int64)])
+        return numbers[numbers <= most]
+
+    def best(self, cuts: np.ndarray) -> np.ndarray:
+        """The cut that agrees best with the known classes; of several, the one with the best silhouette."""
+        known_classes = self.nearest[self.known]
+        agreement = np.array([_agreement(known_classes, groups[self.known]) for groups in cuts.T])
+        equal = cuts.T[agreement > agreement.max() - 1e-9]
+        if len(equal) == 1:
+            return np.asarray(equal[0])
+        return max(equal, key=lambda groups: mean_silhouette(self.cosine_distance, groups, int(groups.max()) + 1))
+
+    def private(self, groups: np.ndarray) -> int:
+        """Groups most of whose members are unknown."""
+        sizes = np.bincount(groups)
+        unknown = np.bincount(groups[~self.known], minlength=len(sizes))
+        return int(((unknown > sizes / 2) & (sizes >= _FEWEST_MEMBERS)).sum())
+
+
+def _by_known_classes(draw: _Draw) -> float:
+    """All samples as a tree (Ward), cut where its branches agree best with the known classes."""
+    cuts = _cuts(np.sqrt(2 * draw.cosine_distance), "ward", draw.numbers(len(draw.known)))
+    return draw.private(draw.best(cuts))
+
+
+def _by_prototypes(draw: _Draw) -> float:
+    """The occupied cluster prototypes, joined until they agree best with the known classes."""
+    occupied, member_of, sizes = np.unique(draw.prototypes, return_inverse=True, return_counts=True)
+    if len(occupied) < 2:
+        return draw.private(member_of)
+    sums = np.zeros((len(occupied), draw.embeddings.shape[1]))
+    np.add.at(sums, member_of, draw.embeddings)
+    means = sums / sizes[:, None]
+    squares = (means**2).sum(axis=1)
+    apart = np.clip(squares[:, None] + squares - 2 * means @ means.T, 0, None)
+    # By how much the spread within groups grows when two are joined.
+    cost = np.sqrt(2 * apart * sizes[:, None] * sizes / (sizes[:, None] + sizes))
+    np.fill_diagonal(cost, 0)
+    cuts = _cuts(cost, "average", np.arange(1, len(occupied) + 1))[member_of]
+    return draw.private(draw.best(cuts))
+
+
+def _by_silhouette(draw: _Draw) -> float:
+    """The number of groups of the unknown samples with the best silhouette."""
+    distance = draw.cosine_distance[np.ix_(~draw.known, ~draw.known)]
+    if len(distance) < 2 * _FEWEST_MEMBERS:
+        return float(len(distance) >= _FEWEST_MEMBERS)
+    numbers = draw.numbers(len(distance))
+    cuts = _cuts(np.sqrt(2 * distance), "ward", numbers)
+    scores = [mean_silhouette(distance, groups, int(number)) for groups, number in zip(cuts.T, numbers, strict=True)]
+    best = int(np.argmax(scores))
+    return float(numbers[best]) if scores[best] > 0 else 1.0
+
+
+@dataclass(frozen=True)
+class _Way:
+    """A way of counting."""
+
+    name: str
+    count: Callable[[_Draw], float]
+    counts: bool
+    sentence: str
+
+
+_WAYS = (
+    _Way(
+        "known classes",
+        _by_known_classes,
+        True,
+        "All samples are joined step by step, up to where the groups agree best with the known classes; counted are "
+        "the groups that are mostly unknown.",
+    ),
+    _Way(
+        "cluster prototypes",
+        _by_prototypes,
+        True,
+        "The learnt cluster prototypes that have samples are joined in the same way, up to where they agree best with "
+        "the known classes.",
+    ),
+    _Way(
+        "silhouette",
+        _by_silhouette,
+        False,
+        "The number of groups of the unknown samples with the best silhouette. It does not know how large a class is "
+        "and is often several times too high, so it is only told.",
+    ),
+)
+_SILHOUETTE_ALONE = _Way(
+    "silhouette",
+    _by_silhouette,
+    True,
+    "The number of groups of the unknown samples with the best silhouette. With fewer than two known classes there is "
+    "nothing to compare it with; it is often several times too high.",
+)
+
+
+def _cuts(distance: np.ndarray, method: str, numbers: np.ndarray) -> np.ndarray:
+    """The tree of these distances cut into each number of groups, (n, len(numbers))."""
+    tree = linkage(squareform(distance, checks=False), method)
+    # SciPy cuts a tree into fewer groups than leaves only.
+    cuts = np.asarray(cut_tree(tree, numbers[numbers < len(distance)]))
+    leaves = np.arange(len(distance))[:, None]
+    return np.hstack([cuts, leaves]) if len(distance) in numbers else cuts
+
+
+def _agreement(classes: np.ndarray, groups: np.ndarray) -> float:
+    """V-measure: what classes and groups tell of each other, over the mean of what there is to tell."""
+    _, class_of = np.unique(classes, return_inverse=True)
+    table = np.zeros((class_of.max() + 1, groups.max() + 1))
+    np.add.at(table, (class_of, groups), 1 / len(groups))
+    of_classes, of_groups, of_both = (_entropy(part) for part in (table.sum(axis=1), table.sum(axis=0), table.ravel()))
+    either = of_classes + of_groups
+    return 1.0 if either == 0 else 2 * (either - of_both) / either
+
+
+def _entropy(shares: np.ndarray) -> float:
+    shares = shares[shares > 0]
+    return float(-(shares * np.log(shares)).sum())
+
+
+def _percentiles(values: np.ndarray) -> tuple[float, float]:
+    low, high = np.percentile(values, (5, 95))
+    return float(low), float(high)

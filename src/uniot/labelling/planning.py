@@ -1,0 +1,144 @@
+"""What an action would change, and how to say so."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from uniot.errors import DataError
+from uniot.labelling.actions import Edit, MergeGroup, MoveSamples, NameGroup, PutBackSamples, SplitGroup
+from uniot.labelling.geometry import Geometry
+from uniot.labelling.names import clean_name
+from uniot.labelling.places import DISCARDED, as_text, class_index, from_text, is_class, is_group
+from uniot.labelling.state import Change, Labels, merge, move, put_back, rename, split
+from uniot.labelling.target import Target
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What an action leads to.
+
+    Attributes:
+        change: of the labels.
+        text: what was done, for people, to be continued with a full stop.
+        show: the place to look at afterwards, where the present one is gone.
+    """
+
+    change: Change
+    text: str
+    show: int | None = None
+
+
+class Planner:
+    """Plans actions on labels as they are now; changes nothing.
+
+    Args:
+        target: what there is to label.
+        labels: the present state, which somebody else changes.
+        geometry: what looks alike in it.
+    """
+
+    def __init__(self, target: Target, labels: Labels, geometry: Geometry) -> None:
+        self._target, self._labels, self._geometry = target, labels, geometry
+
+    def plan(self, action: Edit) -> Plan:
+        """What an action leads to; DataError where it cannot be done."""
+        if isinstance(action, NameGroup):
+            return self._name(self._group(action.group), clean_name(action.name))
+        if isinstance(action, MergeGroup):
+            return self._merge(self._group(action.group), self.existing_place(action.to))
+        if isinstance(action, SplitGroup):
+            return self._split(self._group(action.group))
+        rows = self._rows(action.rows)
+        if isinstance(action, PutBackSamples):
+            change = put_back(self._labels, rows, self._target.start)
+            return Plan(change, f"{_images(len(rows))} put back where the run had {'it' if len(rows) == 1 else 'them'}")
+        if action.to == "new":
+            new = self._labels.next_group
+            return Plan(move(self._labels, rows, new), f"{_images(len(rows))} moved to new group {new}", new)
+        return self._move(rows, self.existing_place(action.to))
+
+    def concerned(self, action: Edit) -> set[int]:
+        """Places that must be as the page saw them: those that samples leave, and the group that they get to."""
+        if isinstance(action, NameGroup | SplitGroup):
+            return {action.group}
+        if isinstance(action, MergeGroup):
+            return {action.group, *_group_in(action.to)}
+        left = set(self._labels.place[self._rows(action.rows)].tolist())
+        return left | (_group_in(action.to) if isinstance(action, MoveSamples) else set())
+
+    def title(self, place: int) -> str:
+        """What a place is called in a sentence."""
+        if place == DISCARDED:
+            return "discarded"
+        if is_class(place):
+            return f"class “{self._target.classes[class_index(place)]}”"
+        name = self._labels.names.get(place)
+        return f"group {place}" + (f" “{name}”" if name else "")
+
+    def existing_place(self, text: str) -> int:
+        """A place by its text; DataError where there is none."""
+        place = from_text(text)
+        n_classes = len(self._target.classes)
+        if is_class(place) and class_index(place) >= n_classes:
+            raise DataError(f"there is no {text}: the source has {n_classes} classes, from class-0 on.")
+        if is_group(place) and not (self._labels.place == place).any():
+            raise DataError(f"there is no group {place}, or it has no images any more. Choose another group.")
+        return place
+
+    def _name(self, group: int, name: str) -> Plan:
+        if name and self._target.is_unknown(name):
+            raise DataError(f"“{name}” is what this run calls images of no class at all. Choose another name.")
+        change = rename(self._labels, group, name)
+        if not name:
+            return Plan(change, f"the name of group {group} removed")
+        shared = [other for other, known in self._labels.names.items() if known == name and other != group]
+        text = f"group {group} named “{name}”"
+        if self._target.class_named(name) is not None:
+            text += ", which is a known class: its images count as that class"
+        elif shared:
+            text += f", like group {shared[0]}: both are one class"
+        return Plan(change, text)
+
+    def _merge(self, group: int, to: int) -> Plan:
+        if group == to:
+            raise DataError(f"group {group} cannot be merged into itself. Choose another group.")
+        everything = f"{self.title(group)} with its {_images(len(self._labels.members(group)))}"
+        change = merge(self._labels, group, to)
+        if to == DISCARDED:
+            return Plan(change, f"{everything} discarded")
+        return Plan(change, f"{everything} {'merged into' if is_group(to) else 'marked as'} {self.title(to)}", to)
+
+    def _split(self, group: int) -> Plan:
+        if len(self._labels.members(group)) < 2:
+            raise DataError(f"group {group} has a single image, and cannot be split.")
+        half = self._geometry.smaller_half(group)
+        text = f"{self.title(group)} split: {_images(len(half))} went to new group {self._labels.next_group}"
+        return Plan(split(self._labels, half), text)
+
+    def _move(self, rows: np.ndarray, to: int) -> Plan:
+        change = move(self._labels, rows, to)
+        if to == DISCARDED:
+            return Plan(change, f"{_images(len(rows))} discarded")
+        return Plan(change, f"{_images(len(rows))} {'moved to' if is_group(to) else 'marked as'} {self.title(to)}", to)
+
+    def _group(self, number: int) -> int:
+        return self.existing_place(as_text(number))
+
+    def _rows(self, rows: Sequence[int]) -> np.ndarray:
+        chosen = np.unique(np.asarray(rows, dtype=np.int64))
+        if len(chosen) and chosen[-1] >= len(self._target.names):
+            raise DataError(f"the target has {len(self._target.names)} images, and number {chosen[-1]} was asked for.")
+        return chosen
+
+
+def _group_in(text: str) -> set[int]:
+    """The group that samples are put into; a class, or what is discarded, only grows by it."""
+    place = DISCARDED if text == "new" else from_text(text)
+    return {place} if is_group(place) else set()
+
+
+def _images(count: int) -> str:
+    return "1 image" if count == 1 else f"{count} images"

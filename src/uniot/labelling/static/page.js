@@ -1,0 +1,249 @@
+// The labelling page: what each control and key does.
+
+import { makeCloser } from "./closer.js";
+import { about, allPlaces, classHere, current, exists, faceOf, groupHere, isGroup, nameOf, thumbnail } from "./current.js";
+import { byId, count } from "./dom.js";
+import { Gallery } from "./gallery.js";
+import { listenToKeys } from "./keys.js";
+import { choose } from "./picker.js";
+import { Problem, act, readGallery, readState, writeExport } from "./server.js";
+import { say, showHeading, showNameNote, showPager, showPlaces, showProgress, showSelection, showSimilar } from "./show.js";
+
+const gallery = new Gallery(byId("gallery"), {
+  sourceOf: about.pictures ? (row) => thumbnail("target", row) : null,
+  onSelect: () => showSelection(gallery.selected),
+  onLook: (index) => look(index),
+});
+const look = makeCloser(gallery);
+
+// Requests go one after another, so that each knows what the one before it changed.
+
+let queue = Promise.resolve();
+
+function inTurn(work) {
+  queue = queue.then(work).catch(async (problem) => {
+    if (!(problem instanceof Problem)) throw problem;
+    if (problem.state) {
+      current.state = problem.state;
+      gallery.selected.clear();
+      await show().catch(() => {});
+    }
+    say(problem.message, true);
+  });
+  return queue;
+}
+
+const wanted = () => ({ place: current.place, page: current.page, order: byId("order").value });
+
+async function show() {
+  if (!exists(current.place)) [current.place, current.page] = [allPlaces()[0], 0];
+  const view = await readGallery(wanted());
+  if (view.revision !== current.state.revision) current.state = await readState();
+  showView(view);
+}
+
+function showView(view) {
+  if (view.place !== current.place) gallery.selected.clear();
+  current.view = view;
+  [current.place, current.page] = [view.place, view.page];
+  history.replaceState(null, "", `#${current.place}${current.page ? `:${current.page + 1}` : ""}`);
+  showProgress();
+  showPlaces(go);
+  showHeading();
+  showSimilar(go, mergeInto);
+  showPager();
+  gallery.show(current.view.samples);
+  showSelection(gallery.selected);
+}
+
+function go(place, page = 0) {
+  return inTurn(async () => {
+    if (place !== current.place) {
+      gallery.selected.clear();
+      history.pushState(null, "", `#${place}`);
+    }
+    [current.place, current.page] = [place, page];
+    gallery.current = 0;
+    await show();
+    openPlaces(false);
+    window.scrollTo({ top: 0 });
+  });
+}
+
+async function actAndShow(action) {
+  const answer = await act(current.state.revision, action, wanted());
+  current.state = answer.state;
+  showView(answer.view);
+  say(answer.message);
+}
+
+/** Does something when it is its turn; what it is about is on the screen now. */
+const perform = (action) => inTurn(() => actAndShow(action));
+
+// Actions.
+
+const mergeInto = (to) => perform({ kind: "merge", group: groupHere().number, to });
+const moveTo = (to) => withSelection((rows) => perform({ kind: "move", rows, to }));
+const putBack = () => withSelection((rows) => perform({ kind: "put-back", rows }));
+const rename = () => perform({ kind: "name", group: groupHere().number, name: byId("name").value });
+const split = () => groupHere() && perform({ kind: "split", group: groupHere().number });
+const exportNames = () => inTurn(async () => say((await writeExport()).message));
+
+/** Undo or redo. What that is about is seen when it is its turn, for a person may press the key many times. */
+function step(kind) {
+  return inTurn(() => {
+    if (current.state[kind] === null) return say(`There is nothing to ${kind}.`);
+    return actAndShow({ kind, of: current.state[kind].of });
+  });
+}
+
+/** Takes what is selected, so that the next selection can begin at once. */
+function withSelection(work) {
+  const rows = [...gallery.selected];
+  if (!rows.length) return say("Select images first: click them, or go to them and press Space.");
+  gallery.clear();
+  return work(rows);
+}
+
+/** Asks where to put the selected images, or without any the whole group, and does it. */
+async function send(onlyClasses) {
+  const selected = gallery.selected.size;
+  if (!selected && !groupHere()) return withSelection(() => {});
+  const what = selected ? count(selected, "image") : `group ${groupHere().number}`;
+  const title = onlyClasses ? `Which known class: ${what}` : `Where to put ${what}`;
+  const to = await choose(title, destinations(onlyClasses, selected > 0));
+  if (to !== null) await (selected ? moveTo(to) : mergeInto(to));
+}
+
+/** Places to choose from, the most similar first. */
+function destinations(onlyClasses, ofSelection) {
+  const rank = new Map(current.view.similar.map((one, index) => [one.place, index]));
+  const cosine = new Map(current.view.similar.map((one) => [one.place, one.cosine.toFixed(2)]));
+  const all = [...(onlyClasses ? [] : current.state.groups), ...current.state.classes]
+    .filter((one) => one.place !== current.place)
+    .sort((a, b) => (rank.get(a.place) ?? 0) - (rank.get(b.place) ?? 0));
+  const choices = all.map((one) => ({
+    place: one.place,
+    name: isGroup(one) && one.name ? `${one.name} (group ${one.number})` : nameOf(one),
+    detail: [isGroup(one) ? count(one.size, "image") : "known class", cosine.get(one.place)].filter(Boolean).join(" · "),
+    source: faceOf(one),
+  }));
+  if (ofSelection && !onlyClasses) choices.push({ place: "new", name: "A new group", detail: "", source: null });
+  if (current.place !== "discarded" && !onlyClasses) choices.push({ place: "discarded", name: "Discarded", detail: "in no class", source: null });
+  return choices;
+}
+
+// Going about.
+
+function goToUnnamed() {
+  const unnamed = current.state.groups.filter((one) => !one.name);
+  if (!unnamed.length) return say("Every group has a name. Export writes them to labels.csv.");
+  const here = groupHere()?.number ?? -1;
+  const next = unnamed.find((one) => one.number > here) ?? unnamed[0];
+  return go(next.place).then(() => byId("name").focus());
+}
+
+function goAlong(steps) {
+  const places = allPlaces();
+  const index = places.indexOf(current.place) + steps;
+  if (index >= 0 && index < places.length) go(places[index]);
+}
+
+function turnPage(pages) {
+  const page = current.page + pages;
+  if (page >= 0 && page < current.view.pages) go(current.place, page);
+}
+
+function openPlaces(open) {
+  byId("places").classList.toggle("open", open);
+  byId("show-places").setAttribute("aria-expanded", String(open));
+}
+
+function readAddress() {
+  const found = /^#((?:group|class)-\d+|discarded)(?::(\d+))?$/.exec(location.hash);
+  const page = Math.max(0, Number(found?.[2] ?? 1) - 1);
+  [current.place, current.page] = found && exists(found[1]) ? [found[1], page] : [allPlaces()[0], 0];
+}
+
+// Controls.
+
+const controls = {
+  "show-places": () => openPlaces(!byId("places").classList.contains("open")),
+  undo: () => step("undo"),
+  redo: () => step("redo"),
+  export: exportNames,
+  "show-help": () => byId("help").showModal(),
+  "next-unnamed": goToUnnamed,
+  merge: () => { gallery.clear(); send(false); },
+  "group-class": () => { gallery.clear(); send(true); },
+  split,
+  "discard-group": () => mergeInto("discarded"),
+  "select-page": () => gallery.selectAll(),
+  "previous-page": () => turnPage(-1),
+  "next-page": () => turnPage(1),
+  move: () => send(false),
+  "selection-class": () => send(true),
+  confirm: () => moveTo(classHere().place),
+  "new-group": () => moveTo("new"),
+  "put-back": putBack,
+  discard: () => moveTo("discarded"),
+  look: () => look(gallery.samples.findIndex((one) => gallery.selected.has(one.row))),
+  clear: () => gallery.clear(),
+};
+for (const [id, work] of Object.entries(controls)) byId(id).addEventListener("click", work);
+
+document.querySelector(".skip").addEventListener("click", (event) => {
+  event.preventDefault();
+  gallery.focus();
+});
+byId("order").addEventListener("change", () => go(current.place, 0));
+byId("name").addEventListener("input", showNameNote);
+byId("name-form").addEventListener("submit", (event) => {
+  event.preventDefault();
+  rename().then(() => byId("problem").textContent || byId("title").focus());
+});
+
+listenToKeys([
+  { keys: ["n"], about: "name this group", run: () => groupHere() && byId("name").focus() },
+  { keys: ["u"], about: "go to the next group without a name", run: goToUnnamed },
+  { keys: ["j"], about: "go to the next group or class", run: () => goAlong(1) },
+  { keys: ["k"], about: "go to the one before", run: () => goAlong(-1) },
+  { keys: ["i"], about: "go to the images", run: () => gallery.focus() },
+  { keys: ["←", "→", "↑", "↓"], about: "go from image to image; with Shift, select on the way" },
+  { keys: ["Space"], about: "select an image" },
+  { keys: ["Enter"], about: "look at an image closely" },
+  { keys: ["a"], about: "select every image of the page", run: () => gallery.selectAll() },
+  { keys: ["Escape"], about: "clear the selection", run: () => gallery.clear() },
+  { keys: ["m"], about: "move the selected images, or merge the group", run: () => send(false) },
+  { keys: ["c"], about: "the selected images, or the group, are a known class", run: () => send(true) },
+  { keys: ["g"], about: "make a new group of the selected images", run: () => moveTo("new") },
+  { keys: ["x", "Delete"], about: "discard the selected images", run: () => moveTo("discarded") },
+  { keys: ["s"], about: "split the group in two", run: split },
+  { keys: ["z", "Ctrl+z"], about: "undo", run: () => step("undo") },
+  { keys: ["y", "Ctrl+y"], about: "redo", run: () => step("redo") },
+  { keys: [","], about: "previous page", run: () => turnPage(-1) },
+  { keys: ["."], about: "next page", run: () => turnPage(1) },
+  { keys: ["e"], about: "export labels.csv", run: exportNames },
+  { keys: ["?"], about: "this help", run: () => byId("help").showModal() },
+]);
+
+// Another tab may have changed something while this one was not looked at.
+window.addEventListener("focus", () =>
+  inTurn(async () => {
+    const latest = await readState();
+    if (latest.revision === current.state.revision) return;
+    current.state = latest;
+    await show();
+    say("Another tab has changed something. This is the present state.");
+  }),
+);
+window.addEventListener("popstate", () =>
+  inTurn(async () => {
+    gallery.selected.clear();
+    readAddress();
+    await show();
+  }),
+);
+
+readAddress();
+inTurn(show);

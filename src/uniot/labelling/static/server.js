@@ -1,0 +1,32 @@
+// Talks to the server that this page came from.
+
+/** Something to tell the person; `state` is the present one where the page was behind. */
+export class Problem extends Error {
+  constructor(message, state = null) {
+    super(message);
+    this.state = state;
+  }
+}
+
+const ENDED = "No answer from “uniot label”: it has ended. Everything you did is saved. Start it again, and open the address that it prints.";
+
+async function ask(path, options = {}) {
+  let response;
+  try {
+    response = await fetch(path, { credentials: "same-origin", cache: "no-store", redirect: "error", ...options });
+  } catch {
+    throw new Problem(ENDED);
+  }
+  const isJson = (response.headers.get("content-type") ?? "").startsWith("application/json");
+  const answer = isJson ? await response.json() : { message: await response.text() };
+  if (!response.ok) throw new Problem(answer.message, answer.state ?? null);
+  return answer;
+}
+
+const post = (path, body) =>
+  ask(path, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) });
+
+export const readState = () => ask("/state");
+export const readGallery = (look) => ask(`/gallery?${new URLSearchParams(look)}`);
+export const act = (seen, action, look) => post("/actions", { seen, action, look });
+export const writeExport = () => post("/export", {});

@@ -1,0 +1,149 @@
+"""The target of a finished run as the labelling page needs it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import unicodedata
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from uniot.answers import read_answers
+from uniot.data.text import as_utf8
+from uniot.discovery import LabelledFeatures
+from uniot.errors import RunFolderError
+from uniot.labelling.places import class_place
+from uniot.model import AdaptedModel
+from uniot.prediction import Prediction
+
+Stamp = tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class Target:
+    """What there is to label.
+
+    Attributes:
+        run: the folder that it came from.
+        names: of the samples, as in predictions.csv.
+        classes: names of the source classes, text.
+        unknown: what the run calls samples of no class.
+        start: the place that the run gave each sample, (n,).
+        nearest: index of the nearest source class, (n,).
+        confidence: from 0 to 1, at least one half iff known, (n,).
+        features: (n, d), unit rows.
+        prototypes: of the classes, (c, d), unit rows.
+        class_faces: a typical source sample of each class, -1 where there is none, (c,).
+        digest: of everything that a label refers to; another run has another.
+        stamp: of the model's file when it was read.
+    """
+
+    run: Path
+    names: list[str]
+    classes: list[str]
+    unknown: str
+    start: NDArray[np.int64]
+    nearest: NDArray[np.int64]
+    confidence: np.ndarray
+    features: NDArray[np.float32]
+    prototypes: NDArray[np.float32]
+    class_faces: NDArray[np.int64]
+    digest: str
+    stamp: Stamp | None
+
+    @classmethod
+    def open(cls, run: Path) -> Target:
+        """Reads it from a run folder."""
+        stamp = _stamp(run)
+        model = AdaptedModel.load(run)
+        if not len(model.target):
+            raise RunFolderError(f"{run} has no target of its own, so there is nothing to label. Adapt to one first.")
+        names = _sample_names(run, len(model.target))
+        weights = model.method.classes.weight.detach().float().numpy()
+        prototypes = weights / np.maximum(np.linalg.norm(weights, axis=1, keepdims=True), 1e-12)
+        classes = [as_utf8(str(name)) for name in model.classes.tolist()]
+        start = _places(model.target, model.groups.n_groups)
+        return cls(
+            run=run,
+            names=names,
+            classes=classes,
+            unknown=as_utf8(str(model.unknown)),
+            start=start,
+            nearest=model.target.nearest,
+            confidence=model.target.confidence,
+            features=model.target_features,
+            prototypes=prototypes,
+            class_faces=_class_faces(model.source, prototypes),
+            digest=_digest(model.fingerprint, names, classes, start),
+            stamp=stamp,
+        )
+
+    def check_in_place(self) -> None:
+        """An error where the run was made again since it was read: labels would get to the wrong samples."""
+        if _stamp(self.run) != self.stamp:
+            raise RunFolderError(
+                f"{self.run} was made again or moved while this page was open. What you asked for was not done. End "
+                "`uniot label` and start it again."
+            )
+
+    def class_named(self, name: str) -> int | None:
+        """Index of the source class that a name means, however its letters are composed; None where it means none."""
+        if name in self.classes:
+            return self.classes.index(name)
+        composed = [_composed(label) for label in self.classes]
+        return composed.index(name) if name in composed else None
+
+    def is_unknown(self, name: str) -> bool:
+        """Whether a name is what the run calls samples of no class."""
+        return name == _composed(self.unknown)
+
+
+def _composed(text: str) -> str:
+    return unicodedata.normalize("NFC", text.strip())
+
+
+def _stamp(run: Path) -> Stamp | None:
+    """Tells one writing of a run from another."""
+    try:
+        file = (run / "model.safetensors").stat()
+    except OSError:
+        return None
+    return file.st_ino, file.st_mtime_ns, file.st_size
+
+
+def _sample_names(run: Path, n_samples: int) -> list[str]:
+    path = run / "predictions.csv"
+    names = read_answers(path).names
+    if len(names) != n_samples:
+        raise RunFolderError(
+            f"{path} has {len(names)} lines and the model answers for {n_samples} samples. Make the run again."
+        )
+    if len(set(names)) < len(names):
+        twice = next(name for number, name in enumerate(names) if name in names[:number])
+        raise RunFolderError(
+            f"{path} calls two samples {twice!r}, and labels are kept by name. Give each sample a name of its own, "
+            "and make the run again."
+        )
+    return names
+
+
+def _places(answers: Prediction, n_groups: int) -> NDArray[np.int64]:
+    """Where the run puts each sample; what is unknown and in no group makes a group of its own, the last one."""
+    groups = np.where(answers.group < 0, n_groups, answers.group)
+    return np.asarray(np.where(answers.known, class_place(0) - answers.nearest, groups), dtype=np.int64)
+
+
+def _class_faces(source: LabelledFeatures, prototypes: np.ndarray) -> NDArray[np.int64]:
+    nearness = (source.features * prototypes[source.classes]).sum(axis=1)
+    faces = np.full(len(prototypes), -1, dtype=np.int64)
+    farthest_first = np.argsort(nearness, kind="stable")
+    faces[source.classes[farthest_first]] = source.rows[farthest_first]
+    return faces
+
+
+def _digest(fingerprint: str, names: list[str], classes: list[str], start: np.ndarray) -> str:
+    described = json.dumps([fingerprint, names, classes, start.tolist()])
+    return hashlib.sha256(described.encode()).hexdigest()

@@ -1,0 +1,236 @@
+"""The interactive figures of the page, without colours of a theme: the page's own script brings those in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from uniot.report.colours import distinct_colours
+from uniot.report.curves import ClassMass, ConfidenceCounts, Curve
+from uniot.report.map import SampleMap
+from uniot.report.matrices import Matrices
+from uniot.report.packages import needed
+
+ABSENT_COLOUR = "#9aa3ad"
+MATRIX_HEIGHT = 750
+_ABOVE_MATRIX, _BELOW_MATRIX, _HEAD = 170, 10, 34
+_MOST_PLACES, _MOST_BANDS, _FEW_POINTS = 40, 100, 3000
+_LONGEST_NAME = 24
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """How a kind of points is drawn."""
+
+    title: str
+    symbol: str
+    size: int
+    opacity: float
+    path: str
+
+
+_KINDS = {
+    "source-absent": _Kind("source, class not found", "x-thin-open", 5, 0.5, "M-4 -4 4 4M-4 4 4 -4"),
+    "source": _Kind("source", "circle-open", 5, 0.4, "M-4 0a4 4 0 1 0 8 0a4 4 0 1 0 -8 0"),
+    "known": _Kind("target, known", "circle", 9, 0.95, "M-5 0a5 5 0 1 0 10 0a5 5 0 1 0 -10 0"),
+    "unknown": _Kind("target, unknown", "triangle-up", 10, 0.95, "M-5 4.5h10L0 -5z"),
+}
+
+
+@dataclass(frozen=True)
+class Scale:
+    """What the values of a heat map are, and the smallest that has a colour of its own."""
+
+    unit: str
+    lowest: float
+
+
+SIMILARITY, MASS = Scale("cosine", 0.0), Scale("mass / mean mass of a row", 0.0)
+
+
+def map_chart(drawn: SampleMap, class_names: list[str]) -> Any:
+    """Points by kind; the custom data of each is its number on the map."""
+    palette = np.array([*distinct_colours(len(drawn.categories)), ABSENT_COLOUR])
+    scale = 1.0 if len(drawn.rows) <= _FEW_POINTS else 0.75
+    chart = _empty_chart()
+    for key, points in drawn.kinds().items():
+        kind = _KINDS[key]
+        chart.add_scatter(
+            x=_rounded(drawn.position[points, 0]),
+            y=_rounded(drawn.position[points, 1]),
+            customdata=points.tolist(),
+            mode="markers",
+            marker={
+                "symbol": kind.symbol,
+                "size": scale * kind.size,
+                "opacity": kind.opacity,
+                "color": palette[drawn.category[points]].tolist(),
+                "line": {"width": 0.7 if drawn.of_target[points[0]] else 1},
+            },
+            hoverinfo="none",
+            meta=key,
+        )
+    places = drawn.places(class_names, _MOST_PLACES)
+    chart.add_scatter(
+        x=[place.x for place in places],
+        y=[place.y for place in places],
+        text=[plain(place.name) for place in places],
+        customdata=[place.absent for place in places],
+        mode="text",
+        textposition="top center",
+        hoverinfo="skip",
+        meta="names",
+    )
+    hidden = {"visible": False, "range": [-1.08, 1.08]}
+    chart.update_layout(
+        xaxis=hidden,
+        yaxis=hidden,
+        showlegend=False,
+        margin={"l": 0, "r": 0, "t": 0, "b": 0},
+        hovermode="closest",
+    )
+    return chart
+
+
+def map_kinds(drawn: SampleMap) -> list[dict[str, Any]]:
+    """The legend of the map: what each kind of sign is, how often it is there, and its shape for an SVG."""
+    legend: list[dict[str, Any]] = [
+        {"key": key, "title": _KINDS[key].title, "path": _KINDS[key].path, "count": len(points)}
+        for key, points in drawn.kinds().items()
+    ]
+    return [*legend, {"key": "names", "title": "names", "path": "M-5 5 0 -5 5 5M-3 1h6", "count": None}]
+
+
+def matrix_chart(matrices: Matrices, values: np.ndarray, scale: Scale, class_names: list[str], heads: list[str]) -> Any:
+    """A heat map; `heads` are pictures of the classes, as data URIs, or none at all."""
+    names = [plain(class_names[index]) for index in matrices.classes.tolist()]
+    chart = _empty_chart()
+    chart.add_heatmap(
+        z=np.round(values, 3).astype(np.float32),
+        zmin=scale.lowest,
+        zmax=max(float(np.quantile(values, 0.998)), scale.lowest + 1e-3),
+        colorbar={"title": {"text": scale.unit, "side": "right"}, "thickness": 10, "outlinewidth": 0, "x": 1.01},
+        hoverinfo="none",
+    )
+    # A name needs this many rows to stand beside, or it would cover its neighbours.
+    least = 13 * len(matrices.rows) / (MATRIX_HEIGHT - _ABOVE_MATRIX - _BELOW_MATRIX)
+    named = [band for band in matrices.bands if band.stop - band.start >= least]
+    chart.update_layout(
+        xaxis={
+            "tickvals": list(range(len(names))),
+            "ticktext": names,
+            "tickangle": -60,
+            "side": "top",
+            "ticks": "",
+            "ticklabelstandoff": _HEAD if heads else 0,
+            "showgrid": False,
+            "zeroline": False,
+        },
+        yaxis={
+            "tickvals": [(band.start + band.stop - 1) / 2 for band in named],
+            "ticktext": [plain(band.name) for band in named],
+            "autorange": "reversed",
+            "ticks": "",
+            "showgrid": False,
+            "zeroline": False,
+        },
+        shapes=[
+            {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": edge, "y1": edge, "line": {"width": 1}}
+            for edge in (band.start - 0.5 for band in matrices.bands[1:] if len(matrices.bands) <= _MOST_BANDS)
+        ],
+        images=[
+            {
+                "source": uri,
+                "x": column,
+                "xref": "x",
+                "xanchor": "center",
+                "sizex": 0.96,
+                "y": 1.004,
+                "yref": "paper",
+                "yanchor": "bottom",
+                "sizey": _HEAD / (MATRIX_HEIGHT - _ABOVE_MATRIX - _BELOW_MATRIX),
+            }
+            for column, uri in enumerate(heads)
+            if uri
+        ],
+        margin={"l": 110, "r": 10, "t": _ABOVE_MATRIX, "b": _BELOW_MATRIX},
+    )
+    return chart
+
+
+def curves_chart(curves: list[Curve], axis: str) -> Any:
+    """A line each."""
+    chart = _empty_chart()
+    for curve in curves:
+        chart.add_scatter(x=_rounded(curve.steps, 1), y=_rounded(curve.values, 5), mode="lines", name=curve.name)
+    chart.update_layout(**_steps_layout(axis), hovermode="x unified")
+    return chart
+
+
+def class_mass_chart(mass: ClassMass) -> Any:
+    """A line for each class; those found in the target stand out."""
+    chart = _empty_chart()
+    # Lines of classes that were not found come first, so that they lie below.
+    for found in (False, True):
+        first = True
+        for curve in (curve for curve, is_found in zip(mass.curves, mass.found, strict=True) if is_found == found):
+            chart.add_scatter(
+                x=_rounded(curve.steps, 1),
+                y=_rounded(curve.values, 6),
+                mode="lines",
+                name="found in the target" if found else "not found",
+                legendgroup=str(found),
+                showlegend=first,
+                text=plain(curve.name),
+                hovertemplate="%{text}<br>step %{x}: %{y:.4f}<extra></extra>",
+                meta="found" if found else "not found",
+            )
+            first = False
+    chart.add_hline(y=mass.even, line={"dash": "dot", "width": 1})
+    chart.update_layout(**_steps_layout("mass β"), hovermode="closest")
+    return chart
+
+
+def confidence_chart(counts: ConfidenceCounts) -> Any:
+    """Bars, with the rule drawn at one half."""
+    middles = (counts.edges[:-1] + counts.edges[1:]) / 2
+    chart = _empty_chart()
+    for name, values in (("unknown", counts.unknown), ("known", counts.known)):
+        chart.add_bar(x=_rounded(middles), y=values.tolist(), name=name, meta=name, hovertemplate="%{x:.2f}: %{y}")
+    chart.add_vline(x=0.5, line={"width": 2, "dash": "dash"})
+    chart.update_layout(
+        barmode="stack",
+        bargap=0.08,
+        xaxis={"title": {"text": "confidence in the nearest class"}, "range": [0, 1]},
+        yaxis={"title": {"text": "samples of the target"}, "rangemode": "tozero"},
+        legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0, "traceorder": "normal"},
+        margin={"l": 60, "r": 10, "t": 40, "b": 50},
+    )
+    return chart
+
+
+def plain(name: str) -> str:
+    """A name as plotly shows it: shortened, and free of the tags that plotly would obey."""
+    short = name if len(name) <= _LONGEST_NAME else name[: _LONGEST_NAME - 1] + "…"
+    return short.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def _empty_chart() -> Any:
+    # The page's own script brings the colours in; plotly's would only weigh.
+    return needed("plotly.graph_objects").Figure(layout={"template": {}})
+
+
+def _steps_layout(axis: str) -> dict[str, Any]:
+    return {
+        "xaxis": {"title": {"text": "step"}, "rangemode": "tozero"},
+        "yaxis": {"title": {"text": axis}},
+        "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
+        "margin": {"l": 60, "r": 10, "t": 60, "b": 50},
+    }
+
+
+def _rounded(values: np.ndarray, digits: int = 4) -> list[float | None]:
+    """Short numbers; what is no number is a gap."""
+    return [None if np.isnan(value) else value for value in np.round(values.astype(np.float64), digits).tolist()]

@@ -1,0 +1,26 @@
+"""Absent classes: by the three target samples that are clearest about a class."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from uniot.discovery import absence
+from uniot.prediction import Prediction
+
+
+def prediction(nearest, confidence) -> Prediction:
+    confidence = np.array(confidence, dtype=float)
+    none = np.full(len(confidence), -1)
+    return Prediction(np.array(nearest), confidence >= 0.5, confidence, none, np.zeros(len(confidence)))
+
+
+def test_absence_is_read_off_the_three_clearest_samples():
+    target = prediction([0, 0, 0, 0, 1, 1, 2], [0.9, 0.8, 0.7, 0.1, 0.3, 0.2, 0.99])
+    # Class 1 has two unsure samples, class 2 a single sure one, class 3 none: worked by hand.
+    expected = [1 - 2.4 / 3, 1 - 0.5 / 3, 1 - 0.99 / 3, 1]
+    assert absence(target, 4) == pytest.approx(expected)
+
+
+def test_without_samples_every_class_is_absent():
+    assert absence(Prediction.none(), 2).tolist() == [1, 1]

@@ -1,0 +1,94 @@
+"""Counting private classes: right where classes are clear, none where there are none, honest where nothing is known."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, replace
+
+import numpy as np
+import pytest
+
+from uniot.discovery import NumberOfClasses, SeenTarget, number_of_private_classes
+from uniot.discovery.number import _agreement
+
+
+def target(n_known: int, n_private: int, per_class: int = 20, things: int = 1, seed: int = 0) -> SeenTarget:
+    """Clear classes in a space of 40 dimensions; each consists of a few things, of which there are several pictures."""
+    rng = np.random.default_rng(seed)
+    n_classes = n_known + n_private
+    classes = np.repeat(np.arange(n_classes), per_class)
+    thing = classes * things + rng.integers(0, things, len(classes))
+    centres = rng.normal(size=(n_classes, 40))
+    of_things = centres[np.arange(n_classes * things) // things] + 0.7 * rng.normal(size=(n_classes * things, 40))
+    points = of_things[thing] + 0.2 * rng.normal(size=(len(classes), 40))
+    points /= np.linalg.norm(points, axis=1, keepdims=True)
+    known = classes < n_known
+    return SeenTarget(points, thing, known, np.where(known, classes, 0))
+
+
+@pytest.mark.parametrize("n_private", [1, 4, 9])
+def test_clear_classes_are_counted(n_private):
+    found = number_of_private_classes(target(5, n_private))
+    assert found.estimate == n_private
+    assert found.interval[0] <= n_private <= found.interval[1]
+
+
+def test_known_classes_say_how_large_a_class_is():
+    """Every class consists of four things; the silhouette counts them, the known classes tell that they are parts."""
+    seen = target(6, 5, per_class=40, things=4)
+    found = number_of_private_classes(seen)
+    by_name = {evidence.name: evidence for evidence in found.evidence}
+    assert by_name["silhouette"].estimate >= 15
+    assert not by_name["silhouette"].counts
+    assert abs(found.estimate - 5) <= 1
+
+
+def test_unknown_samples_that_lie_in_known_classes_are_no_class():
+    seen = target(6, 0, per_class=30)
+    some = np.random.default_rng(0).random(len(seen)) < 0.2
+    assert number_of_private_classes(replace(seen, known=~some)).estimate == 0
+
+
+def test_nothing_unknown_is_no_class():
+    assert number_of_private_classes(target(5, 0)) == NumberOfClasses(0, (0, 0))
+
+
+def test_without_known_samples_the_silhouette_decides_and_says_so():
+    found = number_of_private_classes(target(0, 6))
+    assert [evidence.name for evidence in found.evidence] == ["silhouette"]
+    assert found.evidence[0].counts
+    assert "nothing to compare it with" in found.evidence[0].sentence
+    assert found.estimate == 6
+
+
+def test_a_seed_gives_one_answer():
+    seen = target(5, 4, things=3)
+    assert number_of_private_classes(seen, seed=1) == number_of_private_classes(seen, seed=1)
+
+
+@pytest.mark.parametrize("n_unknown", [1, 2, 3, 4, 7])
+def test_a_handful_of_unknown_samples_is_counted_without_an_error(n_unknown):
+    seen = target(4, 1)
+    rows = np.concatenate([np.flatnonzero(seen.known), np.flatnonzero(~seen.known)[:n_unknown]])
+    few = SeenTarget(seen.embeddings[rows], seen.prototypes[rows], seen.known[rows], seen.nearest[rows])
+    assert number_of_private_classes(few).estimate <= 1
+
+
+def test_two_samples_of_all_are_enough_to_be_asked_about():
+    seen = target(1, 1, per_class=3)
+    assert number_of_private_classes(seen).estimate <= 1
+
+
+def test_counting_survives_a_file():
+    found = number_of_private_classes(target(5, 4))
+    assert NumberOfClasses.of(json.loads(json.dumps(asdict(found)))) == found
+
+
+def test_agreement_is_the_v_measure():
+    from sklearn.metrics import v_measure_score
+
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        classes, groups = rng.integers(3, 8, 50), rng.integers(0, 6, 50)
+        assert _agreement(classes, groups) == pytest.approx(v_measure_score(classes, groups))
+    assert _agreement(np.zeros(4, int), np.zeros(4, int)) == 1

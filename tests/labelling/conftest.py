@@ -1,0 +1,195 @@
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from http.client import HTTPConnection
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from uniot.labelling.app import create_app
+from uniot.labelling.desk import Desk
+from uniot.labelling.guard import Access
+from uniot.labelling.places import class_place
+from uniot.labelling.server import listen, make_server
+from uniot.labelling.store import FILE, Store
+from uniot.labelling.target import Target
+from uniot.labelling.thumbnails import Thumbnails
+from uniot.pictures import Pictures
+
+CLASSES = ["mug", "pen", "stapler"]
+EACH = 10
+
+
+def make_target(run: Path, n_groups: int = 3, each: int = EACH, classes: list[str] | None = None) -> Target:
+    """`each` samples of every class and then of every group, each kind around a direction of its own."""
+    classes = CLASSES if classes is None else classes
+    kinds = np.repeat(np.arange(len(classes) + n_groups), each)
+    rng = np.random.default_rng(0)
+    directions = np.eye(len(classes) + n_groups, 16)
+    features = directions[kinds] + 0.1 * rng.normal(size=(len(kinds), 16))
+    features /= np.linalg.norm(features, axis=1, keepdims=True)
+    is_known = kinds < len(classes)
+    return Target(
+        run=run,
+        names=[f"photos/{row:03d} é.jpg" for row in range(len(kinds))],
+        classes=classes,
+        unknown="unknown",
+        start=np.where(is_known, class_place(0) - kinds, kinds - len(classes)),
+        nearest=np.where(is_known, kinds, 0),
+        confidence=np.where(is_known, 0.9, 0.1),
+        features=features.astype(np.float32),
+        prototypes=directions[: len(classes)].astype(np.float32),
+        class_faces=np.arange(len(classes)),
+        digest="a run",
+        stamp=None,
+    )
+
+
+def make_pictures(target: Target) -> Pictures:
+    """Grey squares, no two alike."""
+    shades = np.linspace(20, 235, len(target.names)).astype(np.uint8)
+    return Pictures({}, {"source": np.zeros((len(target.classes), 8, 8), np.uint8), "target": _squares(shades)})
+
+
+def _squares(shades: np.ndarray) -> np.ndarray:
+    return np.broadcast_to(shades[:, None, None], (len(shades), 8, 8)).copy()
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> Target:
+    """Rows 0 to 29 are mug, pen and stapler; rows 30 to 59 are groups 0, 1 and 2."""
+    return make_target(tmp_path)
+
+
+@pytest.fixture
+def new_target() -> Callable[..., Target]:
+    return make_target
+
+
+@pytest.fixture
+def open_desk() -> Iterator[Callable[[Target], Desk]]:
+    """Opens the desk of a target; again, as often as a process would be started."""
+    stores: list[Store] = []
+
+    def opened(target: Target) -> Desk:
+        if stores:
+            stores.pop().close()
+        stores.append(Store(target.run / FILE, target.digest))
+        return Desk(target, stores[-1])
+
+    yield opened
+    for store in stores:
+        store.close()
+
+
+@pytest.fixture
+def desk(target: Target, open_desk: Callable[[Target], Desk]) -> Desk:
+    return open_desk(target)
+
+
+@dataclass(frozen=True)
+class Answer:
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> dict:
+        return json.loads(self.body)
+
+    @property
+    def text(self) -> str:
+        return self.body.decode()
+
+
+@dataclass(frozen=True)
+class Served:
+    """A labelling page that runs; requests are sent as they are given, unlike those of a polite client."""
+
+    desk: Desk
+    access: Access
+    port: int
+
+    @property
+    def address(self) -> str:
+        return f"http://127.0.0.1:{self.port}/?token={self.access.token}"
+
+    def ask(self, path: str, method: str = "GET", body: bytes | None = None, **headers: str | None) -> Answer:
+        """With the cookie and the origin of the page, unless `headers` say otherwise; None leaves a header out."""
+        usual = {"Host": f"127.0.0.1:{self.port}", "Cookie": f"{self.access.cookie}={self.access.token}"}
+        if method == "POST":
+            usual |= {"Origin": f"http://127.0.0.1:{self.port}", "Content-Type": "application/json"}
+        given = usual | {name.replace("_", "-"): value for name, value in headers.items()}
+        connection = HTTPConnection("127.0.0.1", self.port, timeout=10)
+        try:
+            connection.putrequest(method, path, skip_host=True, skip_accept_encoding=True)
+            for name, value in given.items():
+                if value is not None:
+                    connection.putheader(name, value)
+            if body is not None and "Transfer-Encoding" not in given:
+                connection.putheader("Content-Length", str(len(body)))
+            connection.endheaders(body)
+            answer = connection.getresponse()
+            return Answer(answer.status, {k.lower(): v for k, v in answer.getheaders()}, answer.read())
+        finally:
+            connection.close()
+
+    def act(self, seen: int | None = None, **action: object) -> Answer:
+        seen = self.desk.revision if seen is None else seen
+        return self.ask("/actions", "POST", json.dumps({"seen": seen, "action": action}).encode())
+
+
+@contextmanager
+def serving(desk: Desk, thumbnails: Thumbnails | None, host: str = "127.0.0.1") -> Iterator[Served]:
+    with listen("127.0.0.1", 0) as listening:
+        port = listening.getsockname()[1]
+        access = Access.new(host, port)
+        server = make_server(create_app(desk, thumbnails, access))
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+        thread.start()
+        try:
+            yield Served(desk, access, port)
+        finally:
+            server.should_exit = True
+            thread.join()
+
+
+@contextmanager
+def serving_with_pictures(target: Target, desk: Desk) -> Iterator[Served]:
+    thumbnails = Thumbnails(make_pictures(target), target.run / "thumbnails.sqlite", target.digest)
+    with closing(thumbnails), serving(desk, thumbnails) as page:
+        yield page
+
+
+@pytest.fixture
+def served(target: Target, desk: Desk) -> Iterator[Served]:
+    """A page with pictures."""
+    with serving_with_pictures(target, desk) as page:
+        yield page
+
+
+@pytest.fixture(scope="session")
+def untouched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """A page for requests that may not change anything; one for all of them, because to start one takes a while."""
+    target = make_target(tmp_path_factory.mktemp("untouched"))
+    with closing(Store(target.run / FILE, target.digest)) as store:
+        desk = Desk(target, store)
+        with serving_with_pictures(target, desk) as page:
+            yield page
+        assert desk.revision == 0
+
+
+@pytest.fixture
+def serve_desk() -> Callable[..., object]:
+    """Serves a desk within a `with` block."""
+    return serving
+
+
+@pytest.fixture
+def new_pictures() -> Callable[[Target], Pictures]:
+    return make_pictures

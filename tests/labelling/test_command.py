@@ -1,0 +1,214 @@
+"""`uniot label` as it is typed, on a real run: from the first address to labels.csv."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+import re
+import signal
+import subprocess
+import sys
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import replace
+from pathlib import Path
+from unittest import mock
+from urllib.request import HTTPCookieProcessor, build_opener
+
+import numpy as np
+import pytest
+
+from uniot import UniOT
+from uniot.cli import main
+from uniot.data.toy import make_toy_domains
+from uniot.errors import RunFolderError
+from uniot.labelling import read_names
+from uniot.labelling.actions import NameGroup
+from uniot.labelling.desk import Desk
+from uniot.labelling.places import class_place
+from uniot.labelling.store import FILE, Store, only_one_page
+from uniot.labelling.target import Target
+
+
+@pytest.fixture(scope="module")
+def model():
+    toy = make_toy_domains(seed=1)
+    settings = {"hidden_size": 64, "feature_size": 32, "detection_start": 20, "queue_size": 400}
+    return UniOT(random_state=0, steps=60, **settings).fit(toy.x_source, toy.y_source, toy.x_target).model_
+
+
+@pytest.fixture
+def run(model, tmp_path) -> Path:
+    names = [f"ünï cödé/{row}, photo.jpg" for row in range(len(model.target))]
+    model.save(tmp_path / "run", names)
+    return tmp_path / "run"
+
+
+def uniot(*arguments: object) -> tuple[int, str, str]:
+    """Runs a command as the shell would, but in this process: importing torch anew takes seconds."""
+    out, err, code = io.StringIO(), io.StringIO(), 0
+    with (
+        mock.patch.object(sys, "argv", ["uniot", *map(str, arguments)]),
+        mock.patch.dict(os.environ, COLUMNS="200"),
+        redirect_stdout(out),
+        redirect_stderr(err),
+    ):
+        try:
+            main()
+        except SystemExit as stop:
+            code = int(stop.code or 0)
+    return code, out.getvalue(), err.getvalue()
+
+
+def name_group(run: Path, group: int, name: str) -> None:
+    target = Target.open(run)
+    store = Store(run / FILE, target.digest)
+    desk = Desk(target, store)
+    desk.act(NameGroup(kind="name", group=group, name=name), desk.revision)
+    store.close()
+
+
+def test_the_page_is_served_until_it_is_interrupted(run):
+    command = [sys.executable, "-m", "uniot", "label", str(run)]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, env=os.environ | {"OMP_NUM_THREADS": "1"}, **pipes) as server:
+        try:
+            address = re.fullmatch(
+                r"Label here: (http://127\.0\.0\.1:\d+/\?token=[\w-]{43})\n", server.stdout.readline()
+            )
+            assert address is not None
+            browser = build_opener(HTTPCookieProcessor())
+            with browser.open(address[1]) as page:
+                assert page.url.endswith("/")
+                assert "token" not in page.url
+                assert "<title>Label run · uniot</title>" in page.read().decode()
+            code, _, said = uniot("label", run)
+            assert code == 1
+            assert "another `uniot label` has" in said
+        finally:
+            server.send_signal(signal.SIGINT)
+        told = server.communicate(timeout=20)[1]
+    assert server.returncode == 0
+    assert "Traceback" not in told
+    assert f"every label is in {run / 'labels.sqlite'}. Next: uniot label {run} --export" in told
+    assert not (run / "labels.sqlite-wal").exists()
+    with only_one_page(run):
+        pass
+
+
+def test_export_needs_no_page_and_names_the_next_command(run, model):
+    name_group(run, 0, "kettle")
+    with only_one_page(run):  # a page that is open does not stop it
+        code, said, _ = uniot("label", run, "--export")
+    assert code == 0
+    assert f"{run / 'labels.csv'} is written: " in said
+    assert f"Next: uniot adapt --continue {run}" in said
+    members = np.flatnonzero(model.target.group == 0)
+    found = read_names(run / "labels.csv")
+    assert found.names == [f"ünï cödé/{row}, photo.jpg" for row in members]
+    assert set(found.labels) == {"kettle"}
+    with (run / "labels.csv").open(encoding="utf-8", newline="") as file:
+        assert {row["group"] for row in csv.DictReader(file)} == {"0"}
+
+
+def test_export_before_anything_is_named_says_what_to_do(run):
+    code, _, said = uniot("label", run, "--export")
+    assert code == 1
+    assert "has no labels yet. Open the page with `uniot label" in said
+    assert not (run / "labels.csv").exists()
+
+
+def test_a_run_that_was_made_again_keeps_the_old_labels_from_the_new_groups(run, model):
+    name_group(run, 0, "kettle")
+    group = model.target.group.copy()
+    group[np.flatnonzero(group == 0)[0]] = 1
+    replace(model, target=replace(model.target, group=group)).save(run, read_all_names(run))
+    for command in (("label", run, "--export"), ("label", run)):
+        code, _, said = uniot(*command)
+        assert code == 1
+        assert "belongs to another run" in said
+        assert "To begin anew, move labels.sqlite away" in said
+
+
+def test_the_same_run_made_again_keeps_its_labels(run, model):
+    name_group(run, 0, "kettle")
+    model.save(run, read_all_names(run))
+    assert uniot("label", run, "--export")[0] == 0
+
+
+def read_all_names(run: Path) -> list[str]:
+    with (run / "predictions.csv").open(encoding="utf-8", newline="") as file:
+        return [row["path"] for row in csv.DictReader(file)]
+
+
+def test_the_target_stands_where_the_run_put_it(run, model):
+    target = Target.open(run)
+    answers = model.target
+    assert target.classes == [str(name) for name in model.classes]
+    assert (target.start[answers.known] == class_place(0) - answers.nearest[answers.known]).all()
+    assert (target.start[~answers.known] == answers.group[~answers.known]).all()
+    for index, row in enumerate(target.class_faces):
+        assert model.source.classes[np.flatnonzero(model.source.rows == row)[0]] == index
+
+
+def test_unknown_samples_without_a_group_make_one(run, model):
+    target = replace(model.target, group=np.full(len(model.target), -1))
+    none = replace(model.groups, group=target.group[~target.known], centres=model.groups.centres[:0])
+    replace(model, target=target, groups=none).save(run)
+    assert set(Target.open(run).start[~target.known]) == {0}
+
+
+def test_two_samples_of_one_name_cannot_be_labelled(run, model):
+    names = read_all_names(run)
+    names[5] = names[2]
+    model.save(run, names)
+    with pytest.raises(RunFolderError, match="calls two samples 'ünï cödé/2, photo.jpg', and labels are kept by name"):
+        Target.open(run)
+
+
+def test_a_table_of_another_length_is_refused(run):
+    lines = (run / "predictions.csv").read_text(encoding="utf-8").splitlines(keepends=True)
+    (run / "predictions.csv").write_text("".join(lines[:-1]), encoding="utf-8")
+    with pytest.raises(RunFolderError, match=r"lines and the model answers for \d+ samples. Make the run again"):
+        Target.open(run)
+
+
+def test_what_is_no_run_is_told(tmp_path):
+    code, _, said = uniot("label", tmp_path / "nowhere")
+    assert (code, "is not a folder" in said) == (1, True)
+
+
+def test_a_network_address_needs_a_word_more(run):
+    code, _, said = uniot("label", run, "--host", "0.0.0.0")
+    assert code == 1
+    assert "Add --allow-network if that is meant" in said
+
+
+def test_without_its_packages_the_page_says_what_to_install(run):
+    kept = {name: module for name, module in sys.modules.items() if name.startswith("uniot.labelling.server")}
+    with mock.patch.dict(sys.modules, {"uvicorn": None}):
+        for name in kept:
+            del sys.modules[name]
+        code, _, said = uniot("label", run)
+    sys.modules.update(kept)
+    assert code == 1
+    assert "is served with uvicorn" in said
+    assert "pip install 'uniot[report]'" in said
+
+
+def test_pictures_of_another_run_are_refused(run, model):
+    from uniot.pictures import PIXELS, write_pixels
+
+    write_pixels(run / PIXELS, np.zeros((3, 8, 8)), np.zeros((7, 8, 8)))
+    code, _, said = uniot("label", run)
+    assert code == 1
+    assert "has 7 pictures for" in said
+
+
+def test_an_export_of_nothing_leads_back_to_the_page(run):
+    name_group(run, 0, "kettle")
+    name_group(run, 0, "")
+    code, said, _ = uniot("label", run, "--export")
+    assert code == 0
+    assert "nothing is named yet" in said
+    assert said.rstrip().endswith(f"Next: uniot label {run}")

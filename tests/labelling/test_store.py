@@ -1,0 +1,171 @@
+"""Labels on disk: nothing that was said to be saved is lost, and nothing else is there."""
+
+from __future__ import annotations
+
+import signal
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from uniot.errors import RunFolderError
+from uniot.labelling.places import DISCARDED, class_place
+from uniot.labelling.state import Change, Labels, merge, move, rename, split
+from uniot.labelling.store import FILE, Store, only_one_page
+
+SCRIPT = Path(__file__).with_name("acts_until_killed.py")
+START = np.array([class_place(0), 0, 0, 0, 1, 1])
+
+
+def reopened(path: Path, start: np.ndarray = START) -> Labels:
+    labels = Labels.start(start)
+    with closing(Store(path, "a run")) as store:
+        store.load(labels)
+    return labels
+
+
+def replayed(path: Path, start: np.ndarray) -> Labels:
+    """The state that the log alone leads to."""
+    labels = Labels.start(start)
+    with closing(Store(path, "a run")) as store:
+        for entry in store.entries():
+            labels.apply(store.change_of(entry.id))
+    return labels
+
+
+def assert_equal(left: Labels, right: Labels) -> None:
+    assert left.place.tolist() == right.place.tolist()
+    assert left.by_hand.tolist() == right.by_hand.tolist()
+    assert (left.names, left.next_group) == (right.names, right.next_group)
+
+
+def test_what_was_saved_is_there_again(tmp_path):
+    path, labels = tmp_path / FILE, Labels.start(START)
+    with closing(Store(path, "a run")) as store:
+        for number, make in enumerate(
+            (
+                lambda: rename(labels, 0, "kettle é"),
+                lambda: split(labels, [1]),
+                lambda: move(labels, [2, 4], DISCARDED),
+                lambda: merge(labels, 1, class_place(0)),
+            )
+        ):
+            change = make()
+            assert store.append(number, "edit", f"step {number}", change) == number + 1
+            labels.apply(change)
+    assert_equal(reopened(path), labels)
+    assert_equal(replayed(path, START), labels)
+    assert reopened(path).next_group == 3  # group 2 came from the split
+
+
+def test_a_process_that_is_killed_loses_nothing_that_it_had_saved(tmp_path):
+    start = np.arange(1000) // 10
+    moments = {n_lines: tmp_path / f"{n_lines}.sqlite" for n_lines in (1, 40)}
+    processes = [
+        subprocess.Popen([sys.executable, SCRIPT, path], stdout=subprocess.PIPE, text=True) for path in moments.values()
+    ]
+    for process, (n_lines, path) in zip(processes, moments.items(), strict=True):
+        said = [int(process.stdout.readline()) for _ in range(n_lines)]
+        process.send_signal(signal.SIGKILL)
+        said += [int(line) for line in process.communicate()[0].splitlines() if line]
+        assert process.returncode == -signal.SIGKILL
+        with closing(Store(path, "a run")) as store:
+            saved = [entry.id for entry in store.entries()]
+        # The last action may have been saved a moment before the process could say so.
+        assert saved == list(range(1, len(saved) + 1))
+        assert said[-1] <= len(saved) <= said[-1] + 1
+        assert_equal(reopened(path, start), replayed(path, start))
+
+
+def test_a_failed_write_leaves_neither_action_nor_state(tmp_path):
+    path, labels = tmp_path / FILE, Labels.start(START)
+    with closing(Store(path, "a run")) as store:
+        with closing(sqlite3.connect(path)) as other:
+            other.execute("CREATE TRIGGER full BEFORE INSERT ON groups BEGIN SELECT RAISE(ABORT, 'disk is full'); END")
+            other.commit()
+        with pytest.raises(RunFolderError, match="disk is full"):
+            store.append(0, "name", "a name", Change(move(labels, [1], DISCARDED).pieces, rename(labels, 0, "x").names))
+        assert store.entries() == []
+    assert_equal(reopened(path), Labels.start(START))
+
+
+def test_a_locked_file_is_told_and_nothing_is_changed(tmp_path, monkeypatch):
+    path, labels = tmp_path / FILE, Labels.start(START)
+    connect = sqlite3.connect
+    monkeypatch.setattr(sqlite3, "connect", lambda *given, **options: connect(*given, **(options | {"timeout": 0.05})))
+    with closing(Store(path, "a run")) as store, closing(connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(RunFolderError, match=r"cannot be written \(database is locked\), and nothing was changed"):
+            store.append(0, "name", "a name", rename(labels, 0, "kettle"))
+        other.execute("ROLLBACK")
+        assert store.append(0, "name", "a name", rename(labels, 0, "kettle")) == 1
+
+
+def test_the_log_can_only_grow(tmp_path):
+    path = tmp_path / FILE
+    with closing(Store(path, "a run")) as store:
+        store.append(0, "name", "a name", rename(Labels.start(START), 0, "kettle"))
+    with closing(sqlite3.connect(path)) as other:
+        for statement in ("UPDATE actions SET text = ''", "DELETE FROM actions"):
+            with pytest.raises(sqlite3.DatabaseError, match="actions are only appended"):
+                other.execute(statement)
+
+
+def test_two_processes_cannot_write_past_each_other(tmp_path):
+    path, labels = tmp_path / FILE, Labels.start(START)
+    with closing(Store(path, "a run")) as one, closing(Store(path, "a run")) as two:
+        one.append(0, "name", "a name", rename(labels, 0, "kettle"))
+        with pytest.raises(RunFolderError, match=r"another process has written .* Nothing was saved"):
+            two.append(0, "name", "a name", rename(labels, 0, "lamp"))
+    assert reopened(path).names == {0: "kettle"}
+
+
+def test_labels_of_another_run_are_refused_with_what_to_do(tmp_path):
+    Store(tmp_path / FILE, "a run").close()
+    with pytest.raises(RunFolderError, match=r"belongs to another run: .* was made again .* move labels.sqlite away"):
+        Store(tmp_path / FILE, "another run")
+
+
+def test_labels_of_another_version_are_refused(tmp_path):
+    Store(tmp_path / FILE, "a run").close()
+    with closing(sqlite3.connect(tmp_path / FILE)) as other:
+        other.execute("UPDATE about SET value = 'uniot-labels-9' WHERE key = 'format'")
+        other.commit()
+    with pytest.raises(RunFolderError, match="has format 'uniot-labels-9' and this version of uniot reads"):
+        Store(tmp_path / FILE, "a run")
+
+
+def test_a_damaged_file_is_told_and_left_alone(tmp_path):
+    (tmp_path / FILE).write_bytes(b"no database at all, " * 100)
+    with pytest.raises(RunFolderError, match=r"is damaged \(file is not a database\). Move it away"):
+        Store(tmp_path / FILE, "a run")
+    assert (tmp_path / FILE).read_bytes().startswith(b"no database at all")
+
+
+def test_labels_that_were_never_made_say_how_to_make_them(tmp_path):
+    with pytest.raises(RunFolderError, match=r"has no labels yet. Open the page with `uniot label"):
+        Store.existing(tmp_path / FILE, "a run")
+    assert not (tmp_path / FILE).exists()
+
+
+def test_a_second_page_on_the_same_run_is_refused_until_the_first_has_ended(tmp_path):
+    with (
+        only_one_page(tmp_path),
+        pytest.raises(RunFolderError, match="another `uniot label` has .* open"),
+        only_one_page(tmp_path),
+    ):
+        pass
+    with only_one_page(tmp_path):
+        pass
+
+
+def test_a_folder_that_cannot_be_written_is_told(tmp_path):
+    with (
+        pytest.raises(RunFolderError, match=r"cannot be written .* Labels are kept in it"),
+        only_one_page(tmp_path / "x"),
+    ):
+        pass

@@ -1,0 +1,156 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from uniot.discovery import Evidence, LabelledFeatures, NumberOfClasses, PrivateGroups, absence
+from uniot.model import AdaptedModel, build_method
+from uniot.pictures import PIXELS, Pictures, write_pixels
+from uniot.prediction import Prediction
+from uniot.report.finished_run import FinishedRun
+from uniot.settings import Settings
+from uniot.training import History
+from uniot.transport import unbalanced_potential
+
+METRICS = {
+    "h_score": 0.75,
+    "h3_score_honest": 0.7,
+    "h3_score_oracle": 0.8,
+    "nmi_honest": None,
+    "nmi_oracle": 0.9,
+    "per_class_recall": {"ant": 1.0, "unknown": 0.5},
+    "notes": ["nmi_honest has no value: no groups were given."],
+}
+
+
+def made_model(
+    classes: Sequence[str] = ("ant", "bee", "cow"),
+    found: Sequence[int] = (9, 5, 0),
+    groups: Sequence[int] = (7, 4),
+    *,
+    interval: tuple[int, int] | None = None,
+    evidence: tuple[Evidence, ...] = (),
+    oracle: bool = False,
+    epsilon: float = 0.01,
+) -> AdaptedModel:
+    """A model that was never trained: so many samples of each class and of each group, around a direction each."""
+    rng = np.random.default_rng(7)
+    settings = Settings.checked(hidden_size=6, feature_size=16, queue_size=20, steps=12).resolved(100)
+    directions = _unit(rng.normal(size=(len(classes) + len(groups), 16)))
+    sizes = np.array([*found, *groups])
+    kind = np.repeat(np.arange(len(sizes)), sizes)
+    kind = rng.permutation(kind)
+    features = _unit(directions[kind] + 0.1 * rng.normal(size=(len(kind), 16)))
+    of_source = np.repeat(np.arange(len(classes)), 4)
+    source = _unit(directions[of_source] + 0.1 * rng.normal(size=(len(of_source), 16)))
+    method = build_method((5,), len(classes), settings)
+    method.classes.weight.data = torch.from_numpy(directions[: len(classes)])
+    known = kind < len(classes)
+    cosines = features.astype(np.float64) @ directions[: len(classes)].T
+    group = np.where(known, -1, kind - len(classes))
+    sureness = rng.uniform(size=len(kind))
+    answers = Prediction(
+        nearest=cosines.argmax(axis=1) if len(kind) else np.zeros(0, np.int64),
+        known=known,
+        confidence=np.where(known, 0.5 + sureness / 2, 0.499 * sureness),
+        group=group,
+        group_confidence=np.where(known, 0, rng.uniform(size=len(kind))),
+    )
+    answers.nearest[known] = kind[known]
+    history = History()
+    for step in range(1, 13):
+        row = {"step": step, "learning_rate": 0.01, "loss": 3 / step, "loss_source": 2 / step, "detected": np.nan}
+        if oracle:
+            row |= {"oracle_recall": np.nan if step < 3 else 0.8, "oracle_specificity": 0.9}
+        history.add(row)
+        history.class_mass.append([step, *rng.dirichlet(np.ones(len(classes)))])
+    number = NumberOfClasses(len(groups), interval or (len(groups), len(groups)), evidence)
+    return AdaptedModel(
+        method=method.eval(),
+        rule=unbalanced_potential(torch.from_numpy(cosines), epsilon=epsilon),
+        groups=PrivateGroups(group[~known], directions[len(classes) :].astype(np.float32), number),
+        absence=absence(answers, len(classes)),
+        classes=np.array(classes),
+        unknown="unknown",
+        settings=settings,
+        input_shape=(5,),
+        target=answers,
+        target_features=features,
+        source=LabelledFeatures(source, of_source, np.arange(len(of_source))),
+        history=history,
+        fingerprint="made",
+    )
+
+
+def made_run(
+    model: AdaptedModel | None = None, *, pictures: bool = False, metrics: dict | None = None, names=None
+) -> FinishedRun:
+    """A run that is nowhere on disk."""
+    model = model or made_model()
+    if names is None:
+        names = [f"shelf/{row:03d}.jpg" for row in range(len(model.target))]
+    pixels = {"source": drawn_pixels(len(model.source.rows)), "target": drawn_pixels(len(names))}
+    return FinishedRun(Path("a run"), model, names, Pictures({}, pixels) if pictures else None, metrics)
+
+
+def saved_run(folder: Path, run: FinishedRun) -> Path:
+    """The same as a folder."""
+    run.model.save(folder, run.names)
+    if run.pictures is not None:
+        n_source, n_target = len(run.model.source.rows), len(run.names)
+        write_pixels(folder / PIXELS, drawn_pixels(n_source) / 255, drawn_pixels(n_target) / 255)
+    return folder
+
+
+def without_target(model: AdaptedModel) -> AdaptedModel:
+    return replace(
+        model, target=Prediction.none(), target_features=model.target_features[:0], source=model.source.none()
+    )
+
+
+def drawn_pixels(count: int) -> np.ndarray:
+    """Squares of different grey, 8 × 8."""
+    shade = np.linspace(40, 220, max(count, 1)).astype(np.uint8)[:count]
+    return np.broadcast_to(shade[:, None, None], (count, 8, 8)).copy()
+
+
+def _unit(rows: np.ndarray) -> np.ndarray:
+    return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
+
+
+@pytest.fixture(name="made_model", scope="session")
+def made_model_fixture():
+    return made_model
+
+
+@pytest.fixture(name="made_run", scope="session")
+def made_run_fixture():
+    return made_run
+
+
+@pytest.fixture(name="saved_run", scope="session")
+def saved_run_fixture():
+    return saved_run
+
+
+@pytest.fixture(name="without_target", scope="session")
+def without_target_fixture():
+    return without_target
+
+
+@pytest.fixture(scope="session")
+def metrics_of_run() -> dict:
+    return dict(METRICS)
+
+
+@pytest.fixture(scope="session")
+def evidence_of_run() -> tuple[Evidence, ...]:
+    return (
+        Evidence("known classes", 2.0, (1.0, 3.0), True, "Groups that are mostly unknown."),
+        Evidence("silhouette", 8.5, (6.0, 11.0), False, "Often too high."),
+    )

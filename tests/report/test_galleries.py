@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from uniot.report.galleries import make_galleries
+
+
+@settings(max_examples=25, deadline=None)
+@given(found=st.lists(st.integers(0, 6), min_size=2, max_size=5), groups=st.lists(st.integers(1, 6), max_size=4))
+def test_every_sample_is_in_exactly_one_category(made_model, made_run, found, groups):
+    assume(sum(found) + sum(groups))
+    model = made_model([f"class {i}" for i in range(len(found))], found, groups)
+    run = made_run(model)
+    members = np.concatenate([category.members for category in run.categories])
+    assert sorted(members.tolist()) == list(range(len(model.target)))
+    assert [category.known for category in run.categories] == sorted(
+        (category.known for category in run.categories), reverse=True
+    )
+    assert len({category.key for category in run.categories}) == len(run.categories)
+
+
+def test_categories_come_by_size_and_groups_keep_the_numbers_of_the_answers(made_model, made_run):
+    run = made_run(made_model(found=(2, 5, 0), groups=(3, 4)))
+    assert [category.name for category in run.categories] == ["bee", "ant", "Group 1", "Group 0"]
+    assert [category.key for category in run.categories] == ["class-001", "class-000", "group-001", "group-000"]
+
+
+def test_unknown_samples_without_a_group_are_a_category_of_their_own(made_model, made_run):
+    model = made_model()
+    ungrouped = replace(model.target, group=np.full(len(model.target), -1))
+    run = made_run(replace(model, target=ungrouped))
+    assert [category.key for category in run.categories] == ["class-000", "class-001", "ungrouped"]
+    assert len(run.categories[-1].members) == 11
+
+
+def test_typical_samples_are_the_nearest_to_the_prototype_and_doubtful_ones_the_least_sure(made_model, made_run):
+    run = made_run(made_model(found=(40, 1, 0)))
+    gallery = make_galleries(run, known=True).shown[0]
+    members = gallery.category.members
+    nearness = run.model.target_features @ run.model.method.classes.weight.detach().numpy()[0]
+    assert gallery.typical.tolist() == sorted(members.tolist(), key=lambda row: -nearness[row])[:16]
+    rest = sorted(set(members.tolist()) - set(gallery.typical.tolist()), key=lambda row: run.answers.confidence[row])
+    assert gallery.doubtful.tolist() == rest[:8]
+    assert gallery.source_row == run.nearest_source_rows[0]
+
+
+def test_a_group_has_no_labelled_example(made_run):
+    assert all(gallery.source_row is None for gallery in make_galleries(made_run(), known=False).shown)
+
+
+def test_of_hundreds_of_groups_the_largest_are_shown_and_the_others_are_told(made_model, made_run):
+    sizes = [3] * 99 + [9]
+    galleries = make_galleries(made_run(made_model(groups=sizes)), known=False)
+    assert galleries.shown[0].category.name == "Group 99"
+    assert len(galleries.shown) == 30
+    assert len(galleries.left_out) == 70

@@ -1,0 +1,297 @@
+"""The page as text: what it says, that it is whole, and that nothing in a name can reach out of it."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from html.parser import HTMLParser
+from importlib.resources import files
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from uniot.errors import DataError
+from uniot.report.map import make_map
+from uniot.report.packages import needed
+from uniot.report.page import render
+
+HOSTILE = [
+    "<script>window.broken = 1</script>",
+    "</script><img src=x onerror='window.broken = 1'>",
+    "\"'><b onmouseover=alert(1)>&amp; {{ 7 * 7 }} $x$",
+]
+VOID = {"meta", "link", "img", "input", "br"}
+
+
+@dataclass
+class Element:
+    tag: str
+    attributes: dict[str, str | None]
+    text: str = ""
+
+
+@dataclass
+class Page(HTMLParser):
+    """Elements in order, each with the text directly in it and below it."""
+
+    html: str
+    elements: list[Element] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self._open: list[Element] = []
+        self.feed(self.html)
+        assert not self._open, f"{self._open[-1].tag} is never closed"
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.elements.append(Element(tag, dict(attributes)))
+        if tag not in VOID and not self.get_starttag_text().endswith("/>"):
+            self._open.append(self.elements[-1])
+
+    def handle_startendtag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.elements.append(Element(tag, dict(attributes)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self._open, f"{tag} was never opened"
+        assert self._open[-1].tag == tag
+        self._open.pop()
+
+    def handle_data(self, text: str) -> None:
+        for element in self._open:
+            element.text += text
+
+    def all(self, *tags: str) -> list[Element]:
+        return [element for element in self.elements if element.tag in tags]
+
+    def one(self, identifier: str) -> Element:
+        (found,) = [element for element in self.elements if element.attributes.get("id") == identifier]
+        return found
+
+    @property
+    def words(self) -> str:
+        return re.sub(r"\s+", " ", self.all("main")[0].text)
+
+    def json(self, **attributes: str) -> object:
+        (found,) = [one for one in self.all("script") if attributes.items() <= one.attributes.items()]
+        return json.loads(found.text)
+
+
+def page_of(run) -> Page:
+    return Page(render(run, make_map(run)))
+
+
+@pytest.fixture(scope="module")
+def page(made_model, made_run, metrics_of_run, evidence_of_run) -> Page:
+    model = made_model(interval=(2, 4), evidence=evidence_of_run, oracle=True)
+    return page_of(made_run(model, pictures=True, metrics=metrics_of_run))
+
+
+@pytest.fixture(scope="module")
+def plain(made_run) -> Page:
+    """Of a run from embeddings, without scores."""
+    return page_of(made_run())
+
+
+def test_the_page_opens_with_the_sentence_and_the_counts(page):
+    assert page.words.strip().startswith(
+        "Report of a run Of 25 pictures, 14 belong to 2 of your 3 classes; the other 11 are of about 2 new kinds"
+    )
+    assert "14 known" in page.words
+    assert "2 to 4 are plausible" in page.words
+
+
+def test_headings_are_in_order(page):
+    levels = [int(heading.tag[1]) for heading in page.all("h1", "h2", "h3", "h4")]
+    assert levels[0] == 1
+    assert levels.count(1) == 1
+    assert all(after <= before + 1 for before, after in pairwise(levels))
+
+
+def test_nothing_is_fetched_from_elsewhere(page):
+    for element in page.elements:
+        for name in ("src", "href", "action", "srcset", "data"):
+            value = element.attributes.get(name)
+            assert value is None or value.startswith(("#", "data:")), (element.tag, name, value[:80])
+    assert "url(" not in page.all("style")[0].text
+    assert "@import" not in page.all("style")[0].text
+
+
+def test_every_link_leads_somewhere_and_every_id_is_there_once(page):
+    identifiers = Counter(element.attributes["id"] for element in page.elements if "id" in element.attributes)
+    assert identifiers.most_common(1)[0][1] == 1
+    for link in page.all("a"):
+        target = link.attributes.get("href")
+        assert target is None or target == "#" or target[1:] in identifiers, target
+
+
+def test_every_picture_and_control_has_words(page):
+    assert all("alt" in picture.attributes for picture in page.all("img"))
+    for chart in page.elements:
+        if chart.attributes.get("class", "").startswith("chart"):
+            assert chart.attributes["aria-label"]
+    for button in page.all("button"):
+        assert button.attributes.get("aria-label") or button.text.strip()
+    labels = "".join(label.text for label in page.all("label"))
+    assert "Show" in labels
+    assert "Colour by" in labels
+
+
+def test_the_security_policy_lets_these_scripts_run_and_no_other(page):
+    (policy,) = [one.attributes["content"] for one in page.all("meta") if "http-equiv" in one.attributes]
+    run = [script.text for script in page.all("script") if "type" not in script.attributes]
+    assert len(run) == 2
+    digests = [base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in run]
+    assert re.search(r"script-src (.*?);", policy)[1] == " ".join(f"'sha256-{digest}'" for digest in digests)
+    assert "default-src 'none'" in policy
+
+
+def test_galleries_show_each_sample_of_a_small_class_with_its_confidence(page, made_run):
+    card = page.one("class-000")
+    assert "ant" in card.text
+    assert "9 pictures" in card.text
+    assert len(re.findall(r"[01]\.\d\d", card.text)) == 1 + 9
+    names = [picture.attributes["alt"] for picture in page.all("img")]
+    assert sum(name.startswith("shelf/") for name in names) == 25
+    assert "A labelled example of ant" in names
+    assert "A labelled example of cow" not in names
+
+
+def test_evidence_on_the_number_of_groups_is_told(page):
+    assert "2 groups among 11 unknown pictures; 2 to 4 are plausible." in page.words
+    assert re.search(r"silhouette \(not counted\) ?Often too high\. ?8\.5 ?6 to 11", page.words)
+
+
+def test_absent_classes_are_listed(page):
+    section = page.one("absent").text
+    assert "cow" in section
+    assert "bee" not in section
+
+
+def test_honest_scores_and_those_of_an_oracle_stand_apart(page):
+    scores = page.one("scores").text
+    honest, oracle = scores.split("With an oracle")
+    assert re.search(r"H³-score, honest\s*70\.0\s*Harmonic mean", honest)
+    assert "80.0" not in honest
+    assert re.search(r"H³-score, oracle\s*80\.0", oracle)
+    assert "NMI, honest" in honest
+    assert "nobody has them in use" in oracle
+    assert "nmi_honest has no value" in oracle
+
+
+def test_figures_have_their_data(page, plain):
+    drawn = {one.attributes["data-chart"] for one in page.all("script") if "data-chart" in one.attributes}
+    assert drawn == {
+        "map", "confidence", "similarity", "transport", "losses", "class-mass", "detection",
+    }  # fmt: skip
+    assert drawn <= {element.attributes.get("id") for element in page.elements}
+    assert "Recall: share of the common samples" in page.words
+    assert "Recall: share" not in plain.words
+
+
+def test_a_run_without_pictures_shows_names(plain):
+    assert "shelf/003.jpg" in plain.one("groups").text + plain.one("classes").text
+    assert not plain.all("img")
+    assert "14 belong to 2 of your 3 classes" in plain.words
+    assert "see its name" in plain.words
+
+
+def test_scores_are_shown_only_where_the_truth_was_told(plain):
+    assert "oracle" not in plain.words.lower()
+    assert not [link for link in plain.all("a") if link.attributes.get("href") == "#scores"]
+
+
+def test_every_setting_is_told_with_what_it_means(plain, made_run):
+    settings = plain.one("settings").text
+    for name, about in type(made_run().model.settings).model_fields.items():
+        assert name in settings
+        assert about.description in settings
+
+
+@pytest.mark.parametrize(
+    ("model", "words"),
+    [
+        ({"groups": ()}, "No picture is unknown, so there is no group."),
+        ({"found": (0, 0, 0)}, "None of the 11 pictures belongs to your 3 classes"),
+        ({"groups": (4,)}, "the other 4 look like one new kind"),
+        ({"found": (3, 3, 3)}, "None: every class of yours was found."),
+        ({"found": (1, 0, 0), "groups": (1,)}, "1 belongs to 1 of your 3 classes; the other 1 looks like a new kind"),
+    ],
+    ids=["no unknown", "no known", "one group", "all found", "two samples"],
+)
+def test_unusual_targets_have_a_page(made_model, made_run, model, words):
+    page = page_of(made_run(made_model(**model), pictures=True))
+    assert words in page.words
+    sections = {element.attributes.get("id") for element in page.all("section")}
+    assert ("classes" in sections) == any(model.get("found", (1,)))
+    assert ("groups" in sections) == bool(model.get("groups", (1,)))
+
+
+def test_names_are_text_whatever_is_in_them(made_model, made_run, plain):
+    model = made_model(classes=HOSTILE)
+    names = [f"{HOSTILE[row % 3]} {row}" for row in range(len(model.target))]
+    scores = {"per_class_recall": {HOSTILE[0]: 1.0}, "notes": [HOSTILE[1]]}
+    run = replace(made_run(model, names=names, metrics=scores), folder=Path(HOSTILE[0].replace("/", "∕")))
+    page = page_of(run)
+    assert [script.attributes for script in page.all("script")] == [one.attributes for one in plain.all("script")]
+    assert not [name for element in page.elements for name in element.attributes if name.startswith("on")]
+    assert not page.all("img", "b")[len(plain.all("img", "b")) :]
+    for name in HOSTILE[:2]:
+        assert name in page.one("classes").text
+    assert "{{ 7 * 7 }}" in page.words
+    data = page.json(id="data")
+    assert data["classes"] == HOSTILE
+    assert data["samples"]["4"][0] == names[4]
+    # Plotly obeys some tags; it is given none.
+    for chart in ("map", "similarity"):
+        text = json.dumps(page.json(**{"data-chart": chart}))
+        assert "script" in text
+        assert "<" not in text
+
+
+def test_names_that_no_encoding_holds_have_a_page(made_model, made_run):
+    model = made_model(classes=["a\udcff", "b", "猫\u2028\n🐈"])
+    html = render(made_run(model), make_map(made_run(model)))
+    assert r"a\udcff" in Page(html.encode("utf-8").decode("utf-8")).words
+
+
+def test_thousands_of_classes_and_hundreds_of_groups_stay_bounded(made_model, made_run):
+    names = [f"class {number}" for number in range(2500)]
+    run = made_run(made_model(names, [1] * 1500 + [0] * 1000, [4] * 300, epsilon=1.0), pictures=True)
+    page = Page(render(run, make_map(run, most=200)))
+    assert len(page.html) < 12e6
+    assert "1,470 smaller classes without a gallery" in page.words
+    assert "270 smaller groups without a gallery" in page.words
+    assert "and 1,270 more: see predictions.csv" in page.words
+    assert "600 rows are shown, evenly chosen; 2,100 are left out." in page.words
+    assert "2,400 classes are left out" in page.words
+
+
+def test_a_missing_package_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "openTSNE", None)
+    with pytest.raises(
+        DataError, match=r"drawn with openTSNE, which cannot be imported .*pip install 'uniot\[report\]'"
+    ):
+        needed("openTSNE")
+
+
+def luminance(colour: str) -> float:
+    channels = np.array([int(colour[i : i + 2], 16) for i in (1, 3, 5)]) / 255
+    linear = np.where(channels <= 0.04045, channels / 12.92, ((channels + 0.055) / 1.055) ** 2.4)
+    return float(linear @ [0.2126, 0.7152, 0.0722])
+
+
+@pytest.mark.parametrize("theme", [":root {", ':root[data-theme="dark"] {', ':root:not([data-theme="light"]) {'])
+def test_text_stands_out_from_what_it_is_on(theme):
+    css = (files("uniot.report") / "templates" / "report.css").read_text(encoding="utf-8")
+    block = css.split(theme, 1)[1].split("}", 1)[0]
+    colours = dict(re.findall(r"--([\w-]+): (#\w{6})", block))
+    for ink in ("ink", "soft", "accent"):
+        for paper in ("page", "panel"):
+            light, dark = sorted((luminance(colours[ink]), luminance(colours[paper])), reverse=True)
+            assert (light + 0.05) / (dark + 0.05) >= 4.5, (ink, paper)

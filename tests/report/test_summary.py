@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from uniot.discovery import NumberOfClasses
+from uniot.report.summary import absent_classes, sentence, summarise, tiles
+
+
+def said(run) -> str:
+    return sentence(run, summarise(run))
+
+
+@pytest.mark.parametrize(
+    ("model", "words"),
+    [
+        (
+            {"interval": (2, 4)},
+            "Of 25 samples, 14 belong to 2 of your 3 classes; the other 11 are of about 2 new kinds (2 to 4). "
+            "1 of your classes does not appear.",
+        ),
+        (
+            {"groups": ()},
+            "All 14 samples belong to 2 of your 3 classes; none is of a new kind. 1 of your classes does not appear.",
+        ),
+        ({"found": (0, 0, 0)}, "None of the 11 samples belongs to your 3 classes: they are of about 2 new kinds."),
+        (
+            {"found": (4, 4, 4), "groups": (5,)},
+            "Of 17 samples, 12 belong to your 3 classes; the other 5 look like one new kind.",
+        ),
+        (
+            {"found": (3, 0, 0)},
+            "Of 14 samples, 3 belong to 1 of your 3 classes; the other 11 are of about 2 new kinds. "
+            "2 of your classes do not appear.",
+        ),
+    ],
+    ids=["some", "no unknown", "no known", "one group", "one class"],
+)
+def test_the_run_is_told_in_a_sentence(made_model, made_run, model, words):
+    assert said(made_run(made_model(**model))) == words
+
+
+@pytest.mark.parametrize(
+    ("found", "n_unknown", "words"),
+    [
+        ((9, 5, 0), 1, "the other 1 is of no class of yours and was not grouped."),
+        ((9, 5, 0), 2, "the other 2 are of no class of yours and were not grouped."),
+        ((0, 0, 0), 2, "None of the 2 samples belongs to your 3 classes; they were not grouped."),
+    ],
+)
+def test_unknown_samples_that_were_not_grouped_are_told_as_such(made_model, made_run, found, n_unknown, words):
+    model = made_model(found=found, groups=(n_unknown,))
+    nothing = replace(model.groups, centres=model.groups.centres[:0], number=NumberOfClasses(0, (0, 0)))
+    target = replace(model.target, group=np.full(len(model.target), -1))
+    assert words in said(made_run(replace(model, groups=nothing, target=target)))
+
+
+def test_a_class_that_has_samples_and_still_seems_absent_is_told_with_care(made_model, made_run):
+    model = replace(made_model(found=(9, 5, 1)), absence=np.array([0.2, 0.3, 0.6]))
+    run = made_run(model)
+    assert said(run).endswith("1 of your classes is probably not there all the same.")
+    assert [one.name for one in absent_classes(run)] == ["cow"]
+
+
+def test_absent_classes_come_the_surest_first_with_what_they_have(made_model, made_run):
+    model = replace(made_model(found=(9, 1, 0)), absence=np.array([0.1, 0.7, 0.9]))
+    cow, bee = absent_classes(made_run(model))
+    assert (cow.name, cow.absence, cow.n_target) == ("cow", 0.9, 0)
+    assert (bee.name, bee.absence, bee.n_target) == ("bee", 0.7, 1)
+
+
+def test_tiles_count_what_the_sentence_tells(made_model, made_run):
+    run = made_run(made_model(interval=(2, 4)))
+    assert [(tile.number, tile.what) for tile in tiles(run, summarise(run))][:5] == [
+        ("25", "samples"),
+        ("14", "known"),
+        ("11", "unknown"),
+        ("2", "classes found"),
+        ("2", "new groups"),
+    ]
+    assert tiles(run, summarise(run))[4].remark == "2 to 4 are plausible"
+
+
+def test_close_calls_lie_near_one_half(made_model, made_run):
+    model = made_model()
+    confidence = np.where(model.target.known, 0.9, 0.1)
+    confidence[[np.flatnonzero(model.target.known)[0], np.flatnonzero(~model.target.known)[0]]] = 0.51, 0.46
+    run = made_run(replace(model, target=replace(model.target, confidence=confidence)))
+    assert summarise(run).n_close == 2
