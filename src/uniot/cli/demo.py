@@ -5,12 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from uniot.cli.screen import console, show_prediction, show_private_classes, show_scores, training_progress, verdict
 from uniot.errors import DataError
+
+if TYPE_CHECKING:
+    import numpy as np
 
 _SCORES = ("h_score", "common_accuracy", "unknown_recall", "h3_score_honest", "h3_score_oracle", "auroc", "purity")
 
@@ -64,6 +67,7 @@ def demo(
     common = _names(np.intersect1d(digits.source_labels, digits.oracle_target_labels))
     private = _names(np.setdiff1d(digits.oracle_target_labels, digits.source_labels))
     screen.print(f"The truth, which only the scores have seen: {common} are common, {private} are new in the target.")
+    screen.print(_told_of_groups(model.groups_, digits.oracle_target_labels))
     show_private_classes(model.model_)
     screen.print(f"{verdict(model.model_.target)} Took {took:.0f} s. Files: {out}/")
     screen.print(f"  {out / 'predictions.csv'}  one line per digit\n  {out / 'settings.toml'}  repeats the run")
@@ -83,6 +87,17 @@ def _report(run: Path) -> None:
         console().print(f"No report: {error}")
         return
     console().print(f"  {written.page}  all of it to look at: open it in a browser")
+
+
+def _told_of_groups(groups: np.ndarray, truth: np.ndarray) -> str:
+    """Which digit is the most frequent one of each group."""
+    import numpy as np
+
+    told = []
+    for group in range(groups.max() + 1):
+        digits, counts = np.unique(truth[groups == group], return_counts=True)
+        told.append(f"{group} is mostly {digits[counts.argmax()]} ({100 * counts.max() / counts.sum():.0f} %)")
+    return f"Groups: {', '.join(told)}." if told else "There is no group."
 
 
 def _names(labels: Iterable[object]) -> str:
