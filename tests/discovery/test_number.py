@@ -53,6 +53,16 @@ def test_nothing_unknown_is_no_class():
     assert number_of_private_classes(target(5, 0)) == NumberOfClasses(0, (0, 0))
 
 
+def test_draws_without_any_known_sample_count_as_well():
+    """Of eleven samples two are known, and some of the draws of eight miss both."""
+    seen = target(2, 3, per_class=3)
+    only_two = np.isin(np.arange(len(seen)), (0, 3))
+    some = only_two | ~seen.known
+    few = SeenTarget(seen.embeddings[some], seen.prototypes[some], seen.known[some], seen.nearest[some])
+    found = number_of_private_classes(few)
+    assert found.interval[0] <= found.estimate <= found.interval[1] <= (~few.known).sum()
+
+
 def test_without_known_samples_the_silhouette_decides_and_says_so():
     found = number_of_private_classes(target(0, 6))
     assert [evidence.name for evidence in found.evidence] == ["silhouette"]

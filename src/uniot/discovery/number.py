@@ -136,7 +136,10 @@ class _Draw:
         return numbers[numbers <= most]
 
     def best(self, cuts: np.ndarray) -> np.ndarray:
-        """The cut that agrees best with the known classes; of several, the one with the best silhouette."""
+        """The cut that agrees best with the known classes; of several, the one with the best silhouette.
+
+        A draw of few samples may hold no known one: all cuts are then equal.
+        """
         known_classes = self.nearest[self.known]
         agreement = np.array([_agreement(known_classes, groups[self.known]) for groups in cuts.T])
         equal = cuts.T[agreement > agreement.max() - 1e-9]
@@ -238,7 +241,12 @@ def _cuts(distance: np.ndarray, method: str, numbers: np.ndarray) -> np.ndarray:
 
 
 def _agreement(classes: np.ndarray, groups: np.ndarray) -> float:
-    """V-measure: what classes and groups tell of each other, over the mean of what there is to tell."""
+    """V-measure: what classes and groups tell of each other, over the mean of what there is to tell.
+
+    Where there is nothing to tell, as of no samples at all, they agree.
+    """
+    if len(classes) == 0:
+        return 1.0
     _, class_of = np.unique(classes, return_inverse=True)
     table = np.zeros((class_of.max() + 1, groups.max() + 1))
     np.add.at(table, (class_of, groups), 1 / len(groups))
