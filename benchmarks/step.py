@@ -44,7 +44,7 @@ class WithoutTransport(UniOTMethod):
         loss = common_class_loss(logits, self._labels, self._detected)
         return loss, torch.where(self._detected, self._labels, -1)
 
-    def private_class_loss(self, target: Tensor, batch: Batch) -> Tensor:
+    def private_class_loss(self, target: Tensor, batch: Batch, embeddings: Tensor) -> Tensor:
         neighbours = nearest_neighbours(target, batch.target_ids, self.queue)
         cosines = self.clusters(torch.cat([target, neighbours]))
         return private_class_loss(*(cosines / self.settings.temperature).chunk(2), *self._codes)

@@ -7,6 +7,7 @@ import json
 import re
 import runpy
 import sys
+from copy import deepcopy
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -127,7 +128,8 @@ def test_the_largest_probability_says_what_known_and_nearest_say(exported: Expor
 def test_a_sample_that_is_known_within_the_tolerance_is_known_by_its_probabilities(
     model: AdaptedModel, toy: ToyDomains
 ) -> None:
-    tolerant = replace(model, rule=replace(model.rule, tolerance=0.3))
+    tolerant = replace(model, method=deepcopy(model.method))
+    tolerant.method.solved = replace(model.rule, tolerance=0.3)
     rows = torch.from_numpy(toy.x_target).float()
     assert tolerant.predict(scaled_rows(toy.x_target, model.settings.input_norm)).known.sum() > model.target.known.sum()
     with torch.no_grad():

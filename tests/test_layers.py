@@ -22,7 +22,8 @@ LAYERS = [
     {"training"},
     {"model"},
     {"adaptation"},
-    {"estimator", "images", "export", "hub", "benchmark", "report", "labelling"},
+    {"estimator", "images", "export", "hub", "report", "labelling", "validation"},
+    {"benchmark"},
     {"cli"},
 ]
 LAYER_OF = {part: number for number, layer in enumerate(LAYERS) for part in layer}

@@ -30,7 +30,8 @@ def test_defaults_are_those_of_the_paper():
     assert (paper.temperature, paper.adaptation_weight, paper.similarity_threshold) == (0.1, 0.1, 0.7)
     assert (paper.epsilon, paper.marginal_penalty, paper.class_mass_momentum) == (0.01, 0.5, 0.7)
     assert (paper.balanced_epsilon, paper.balanced_iterations, paper.detection_start) == (0.05, 3, 100)
-    assert (paper.learning_rate, paper.backbone_learning_rate) == (0.01, 0.001)
+    resolved = paper.resolved(1000)
+    assert (resolved.learning_rate, resolved.backbone_learning_rate) == (0.01, 0.001)
     assert (paper.momentum, paper.weight_decay, paper.batch_size) == (0.9, 5e-4, 36)
     assert (paper.hidden_size, paper.feature_size) == (2048, 256)
 
@@ -147,7 +148,7 @@ def test_comments_of_the_toml_are_for_people_who_do_not_know_python():
 
 
 def test_unknown_key_is_refused_with_the_list_of_known_ones(tmp_path):
-    with pytest.raises(SettingsError, match="no setting called 'epsilom'; known ones are n_clusters, .*epsilon"):
+    with pytest.raises(SettingsError, match="no setting called 'epsilom'; known ones are method, .*epsilon"):
         read("epsilom = 0.1\n", tmp_path)
     with pytest.raises(SettingsError, match="no setting called 'data'"):
         read("[data]\nsource = 'x'\n", tmp_path)

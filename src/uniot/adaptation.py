@@ -16,7 +16,7 @@ from uniot.data.samples import Samples
 from uniot.embeddings.image_reader import ImageReader
 from uniot.errors import DataError, RunFolderError, SettingsError
 from uniot.evaluation import common_recall, specificity
-from uniot.methods import Losses
+from uniot.methods import Losses, method_info
 from uniot.model import AdaptedModel, build_method, carry_over
 from uniot.processes import Processes
 from uniot.settings import Settings
@@ -67,7 +67,7 @@ def adapt(
             "collection, then use `predict` for single samples."
         )
     unknown = _unknown_label(unknown, classes)
-    settings = settings.resolved(len(target))
+    settings = settings.resolved(len(target), method_info(settings.method).learning_rate)
     steps = settings.steps or 0
     digest = fingerprint(settings)
     if start is not None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -14,6 +15,7 @@ from torch import Tensor
 from uniot.adaptation import OnStep, adapt, oracle_watch
 from uniot.data.arrays import as_inputs, as_labels, scaled_rows
 from uniot.data.augmentation import rewrite
+from uniot.data.domains import by_domain
 from uniot.data.samples import TensorSamples
 from uniot.errors import DataError, NotFittedError
 from uniot.model import AdaptedModel
@@ -29,6 +31,9 @@ class UniOT(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Labels an unlabelled collection by a labelled one from elsewhere, and says what is in neither.
 
     Args:
+        method: which method trains: "uniot", or another that `uniot methods` lists. What follows up to
+            `detection_start` is UniOT's.
+        method_options: hyper-parameters of that method alone.
         n_clusters: cluster prototypes K; from the target's size if None.
         queue_size: target features kept in the queue; from the target's size if None.
         steps: training steps; from the target's size if None.
@@ -45,8 +50,8 @@ class UniOT(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         balanced_epsilon: entropy of the balanced transport.
         balanced_iterations: its scaling steps.
         detection_start: step after which common-class detection trains.
-        learning_rate: of all layers but the backbone, at the start.
-        backbone_learning_rate: of the backbone, at the start.
+        learning_rate: of all layers but the backbone, at the start; the method's own if None.
+        backbone_learning_rate: of the backbone, at the start; a tenth of the other if None.
         momentum: of stochastic gradient descent.
         weight_decay: of stochastic gradient descent.
         backbone: "none" for embeddings (n, d); "small-cnn" for small grey images (n, height, width) from 0 to 1.
@@ -64,12 +69,17 @@ class UniOT(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         classes_: source classes, sorted.
         settings_: every setting with the value that was used.
         history_: losses step by step.
-        class_mass_: β, the mass that each source class was given in the end.
+        class_mass_: β, the mass that each source class was given in the end; None where the method has no such thing.
     """
+
+    # Pipelines and searches that route metadata hand it on without being asked to, those of skada among them.
+    __metadata_request__fit: ClassVar[dict[str, bool]] = {"sample_domain": True}
 
     def __init__(
         self,
         *,
+        method: str = "uniot",
+        method_options: Mapping[str, bool | int | float | str] | None = None,
         n_clusters: int | None = None,
         queue_size: int | None = None,
         steps: int | None = None,
@@ -86,8 +96,8 @@ class UniOT(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         balanced_epsilon: float = 0.05,
         balanced_iterations: int = 3,
         detection_start: int = 100,
-        learning_rate: float = 0.01,
-        backbone_learning_rate: float = 0.001,
+        learning_rate: float | None = None,
+        backbone_learning_rate: float | None = None,
         momentum: float = 0.9,
         weight_decay: float = 5e-4,
         backbone: str = "none",
@@ -96,6 +106,8 @@ class UniOT(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         checkpoint_every: int = 100,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
+        self.method = method
+        self.method_options = method_options
         self.n_clusters = n_clusters
         self.queue_size = queue_size
         self.steps = steps
@@ -128,6 +140,7 @@ class UniOT(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         y: Any,
         X_target: Any = None,
         *,
+        sample_domain: Any = None,
         start: UniOT | None = None,
         run: str | Path | None = None,
         processes: Processes | None = None,
@@ -140,6 +153,8 @@ class UniOT(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             X: source embeddings, (n, d): numpy, torch or DataFrame, any numeric type, any scale.
             y: source labels, (n,), text or whole numbers.
             X_target: target embeddings, (m, d).
+            sample_domain: instead of X_target, where X and y hold the rows of both domains: one number per row of X,
+                negative for the target. The labels of these rows are not looked at; all other rows are the source.
             start: a fitted estimator to go on from: its weights, and the prototypes of the classes that it had.
             run: folder for checkpoints. A `fit` that was interrupted goes on from there when it is called again
                 with the same data and settings.
@@ -150,6 +165,10 @@ class UniOT(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             on_step: called with step, number of steps and numbers of the step.
         """
         settings = self._given_settings()
+        if sample_domain is not None:
+            if X_target is not None:
+                raise DataError("X_target and sample_domain were both given. Give the one or the other.")
+            X, y, X_target = by_domain(X, y, sample_domain)
         source, labels, target = _checked(X, y, X_target, settings)
         classes = np.unique(labels)
         # Only the labelled images are varied: it widens what a class may look like, the target is what it is.
@@ -232,7 +251,7 @@ class UniOT(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.private_class_interval_ = model.groups.number.interval
         self.absent_classes_ = model.classes[model.absence > 0.5]
         self.history_ = {name: model.history.column(name) for name in model.history.columns}
-        self.class_mass_ = model.method.class_mass.numpy().copy()
+        self.class_mass_ = np.array(model.history.class_mass[-1][1:]) if model.history.class_mass else None
         return self
 
     def _given_settings(self) -> Settings:
@@ -241,6 +260,7 @@ class UniOT(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             state = int(check_random_state(state).randint(2**31 - 1))
         given = {name: getattr(self, name) for name in _FROM_SETTINGS}
         given = {name: value.item() if isinstance(value, np.generic) else value for name, value in given.items()}
+        given["method_options"] = dict(self.method_options or {})
         return Settings.checked(**given, seed=int(state))
 
     def _inputs(self, X: Any) -> Tensor:
@@ -258,7 +278,8 @@ def _checked(X: Any, y: Any, X_target: Any, settings: Settings) -> tuple[Tensor,
     """Source, labels and target, or an error that says what is wrong with them."""
     if X_target is None:
         raise DataError(
-            "X_target is missing. Call fit(X_source, y_source, X_target): the target is what is adapted to."
+            "X_target is missing. Call fit(X_source, y_source, X_target): the target is what is adapted to. "
+            "Where X holds the rows of both, say which are the target's: fit(X, y, sample_domain=…), negative there."
         )
     source, target = _as_tensor(X, "X_source", settings), _as_tensor(X_target, "X_target", settings)
     labels = as_labels(y, "y_source")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -19,6 +19,7 @@ from uniot.data.text import as_utf8
 from uniot.embeddings.image_reader import ImageReader
 from uniot.embeddings.preparation import Preparation
 from uniot.errors import DataError, NumericalError
+from uniot.methods import UniOTMethod
 from uniot.model import AdaptedModel
 from uniot.run_folder import replacing
 
@@ -67,7 +68,8 @@ def export_onnx(model: AdaptedModel, path: Path) -> OnnxFile:
         path: the file; it is left as it was where anything goes wrong.
 
     Raises:
-        DataError: packages are missing, the weights take more than 2 GB, or the network cannot be written as ONNX.
+        DataError: the run is of another method than UniOT, packages are missing, the weights take more than 2 GB, or
+            the network cannot be written as ONNX.
         NumericalError: ONNX Runtime gives other answers than torch.
     """
     onnx = _import_onnx()
@@ -100,16 +102,17 @@ class _WholeRun(nn.Module):
 
     def __init__(self, model: AdaptedModel) -> None:
         super().__init__()
+        self._rule = model.rule
         norm = model.settings.input_norm
         if model.reader is not None:
             self.entrance: nn.Module = _Pixels(model.reader, norm)
         else:
             self.entrance = _Scaled(norm) if model.settings.backbone == "none" else nn.Identity()
-        self.backbone = model.method.backbone
-        self.projection = model.method.projection
-        self.register_buffer("prototypes", model.method.classes.weight.detach().double().t().contiguous())
+        method = cast(UniOTMethod, model.method)
+        self.backbone = method.backbone
+        self.projection = method.projection
+        self.register_buffer("prototypes", method.class_prototypes().double().t().contiguous())
         self.register_buffer("centres", torch.from_numpy(model.groups.centres).t().contiguous())
-        self._rule = model.rule
 
     def forward(self, inputs: Tensor) -> tuple[Tensor, ...]:
         """The outputs in the order of `OUTPUTS`."""
@@ -250,11 +253,10 @@ def _compare(model: AdaptedModel, network: nn.Module, content: bytes, examples: 
     got = dict(zip(OUTPUTS, answers, strict=True))
     with torch.no_grad():
         expected = network(inputs)[OUTPUTS.index("features")].numpy()
-        cosines = torch.from_numpy(got["features"]).double() @ model.method.classes.weight.detach().double().t()
-    mass = model.rule.assign(cosines).confidence.numpy() * model.rule.n_rows
+        confidence = model.method.decide(torch.from_numpy(got["features"])).confidence.numpy()
     for name, difference, most in (
         ("features", got["features"] - expected, _FEATURE_TOLERANCE),
-        ("confidence", got["confidence"] - mass / (1 + mass), _CONFIDENCE_TOLERANCE),
+        ("confidence", got["confidence"] - confidence, _CONFIDENCE_TOLERANCE),
     ):
         if not np.abs(difference).max() <= most:  # so that NaN fails too
             raise NumericalError(

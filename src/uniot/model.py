@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
+from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from uniot.answers import AnswerWriter
 from uniot.data.batches import generator_for
@@ -26,8 +27,8 @@ from uniot.discovery import (
     private_groups,
 )
 from uniot.embeddings.image_reader import ImageReader
-from uniot.errors import RunFolderError
-from uniot.methods import UniOTMethod
+from uniot.errors import DataError, RunFolderError, SettingsError
+from uniot.methods import Method, UniOTMethod, create_method
 from uniot.networks.fine_tuned import FineTuned
 from uniot.networks.small_cnn import SmallCNN
 from uniot.prediction import Prediction
@@ -43,30 +44,29 @@ _BLOCK_ROWS, _BLOCK_IMAGES, _IMAGE_VALUES = 128, 16, 100_000
 _MOST_SOURCE_ROWS = 5000
 # So many target samples are enough to count the private classes by.
 _MOST_COUNTED_ROWS = 3000
-_RULE_TOLERANCE = 1e-9
 _WEIGHTS, _RULE, _SOURCE_ROWS, _COUNTED_ROWS = 100, 101, 102, 103
 _MODEL, _FEATURES, _BACKBONE = "model.safetensors", "features.safetensors", "backbone.safetensors"
 
 
 def build_method(
     input_shape: Sequence[int], n_classes: int, settings: Settings, reader: ImageReader | None = None
-) -> UniOTMethod:
+) -> Method:
     """The networks with the weights that the seed decides; torch's own random state stays as it was."""
     with torch.random.fork_rng(devices=[]):
         torch.random.manual_seed(int(generator_for(settings.seed, _WEIGHTS).initial_seed()))
         if settings.backbone == "small-cnn":
             backbone = SmallCNN()
-            return UniOTMethod(backbone.out_features, n_classes, settings, backbone)
+            return create_method(settings, backbone.out_features, n_classes, backbone)
         if reader is not None and reader.fine_tunes:
             tail = FineTuned(reader.tail, settings.input_norm, reader.settings.accumulate)
-            return UniOTMethod(reader.width, n_classes, settings, tail)
-        return UniOTMethod(int(np.prod(input_shape)), n_classes, settings)
+            return create_method(settings, reader.width, n_classes, tail)
+        return create_method(settings, int(np.prod(input_shape)), n_classes)
 
 
 def carry_over(
-    method: UniOTMethod, start: AdaptedModel, classes: np.ndarray, source: Samples, source_classes: Tensor
+    method: Method, start: AdaptedModel, classes: np.ndarray, source: Samples, source_classes: Tensor
 ) -> None:
-    """Gives a new method the weights that another run ended with.
+    """Gives a new UniOT the weights that another run of UniOT ended with.
 
     Classes that the run had keep their prototype and their mass. A new one begins at the mean direction of its
     samples, with an even share. The queue is filled anew: the target may be another.
@@ -78,6 +78,10 @@ def carry_over(
         source: labelled samples of the new run.
         source_classes: (n,), class index of each.
     """
+    if not isinstance(method, UniOTMethod) or not isinstance(start.method, UniOTMethod):
+        raise SettingsError(
+            "going on from another run is for UniOT alone. Leave `start` out, or set method to 'uniot'."
+        )
     weights = dict(start.method.state_dict())
     old_prototypes, old_mass = weights.pop("classes.weight"), weights.pop("class_mass")
     kept = {
@@ -104,8 +108,7 @@ class AdaptedModel:
     """What a run ends with.
 
     Attributes:
-        method: the trained networks.
-        rule: the solved transport of the whole target, which decides about old and new samples alike.
+        method: the trained networks, with the rule that decides about old and new samples alike.
         groups: the private groups of the target.
         absence: from 0 to 1, how surely each source class is absent from the target, (c,).
         classes: source classes, text or integers, (c,).
@@ -120,8 +123,7 @@ class AdaptedModel:
         reader: what makes inputs from images; None where the run was made from arrays.
     """
 
-    method: UniOTMethod
-    rule: UnbalancedPotential
+    method: Method
     groups: PrivateGroups
     absence: np.ndarray
     classes: np.ndarray
@@ -138,7 +140,7 @@ class AdaptedModel:
     @classmethod
     def conclude(
         cls,
-        method: UniOTMethod,
+        method: Method,
         source: Samples,
         source_classes: Tensor,
         target: Samples,
@@ -151,10 +153,9 @@ class AdaptedModel:
         reader: ImageReader | None = None,
         processes: Processes | None = None,
     ) -> AdaptedModel:
-        """Solves the test problem of the whole target and groups what it leaves unknown.
+        """Fixes the rule on the whole target and groups what it leaves unknown.
 
         Where there are several processes, each looks at its own part of the target, and all end with the same answer.
-        Paper: the testing phase; the class is the row's largest entry, and there is no column test.
         """
         processes = processes or Processes()
         own, shape = _features_of_samples(method, target, _shared(torch.arange(len(target)), processes))
@@ -162,21 +163,20 @@ class AdaptedModel:
         own_source, _ = _features_of_samples(method, source, _shared(seen, processes))
         counted = _some_rows(len(target), _MOST_COUNTED_ROWS, generator_for(settings.seed, _COUNTED_ROWS))
         embeddings = processes.gather_parts(_embeddings(method, target, _shared(counted, processes)), len(counted))
-        method.cpu()
-        source_features = processes.gather_parts(own_source, len(seen)).numpy()
+        cast(nn.Module, method).cpu()
+        source_features = _unit(processes.gather_parts(own_source, len(seen)))
         labelled = LabelledFeatures(source_features, source_classes[seen].numpy(), seen.numpy())
-        cosines = _cosines(method, own)
-        generator = generator_for(settings.seed, _RULE)
-        rule = method.transport(cosines, None, generator, _RULE_TOLERANCE, processes if processes.count > 1 else None)
-        assignment = rule.assign(cosines)
-        features = processes.gather_parts(own, len(target)).numpy()
-        nearest = processes.gather_parts(assignment.nearest, len(target)).numpy()
-        known = processes.gather_parts(assignment.known.byte(), len(target)).bool().numpy()
-        confidence = _confidence(processes.gather_parts(assignment.confidence, len(target)), rule)
+        method.conclude(own, generator_for(settings.seed, _RULE), processes if processes.count > 1 else None)
+        decision = method.decide(own)
+        features = _unit(processes.gather_parts(own, len(target)))
+        nearest = processes.gather_parts(decision.nearest, len(target)).numpy()
+        known = processes.gather_parts(decision.known.byte(), len(target)).bool().numpy()
+        confidence = processes.gather_parts(decision.confidence, len(target)).numpy()
         number: int | NumberOfClasses | None = settings.n_private_classes
         if number is None:
             rows = counted.numpy()
-            prototypes = (features[rows] @ method.clusters.weight.detach().numpy().T).argmax(axis=1)
+            clusters = method.cluster_prototypes()
+            prototypes = None if clusters is None else (features[rows] @ clusters.numpy().T).argmax(axis=1)
             number = number_of_private_classes(
                 SeenTarget(embeddings.numpy(), prototypes, known[rows], nearest[rows]), seed=settings.seed
             )
@@ -186,7 +186,6 @@ class AdaptedModel:
         answers = Prediction(nearest, known, confidence, group, groups.confidence(features, group))
         return cls(
             method=method,
-            rule=rule,
             groups=groups,
             absence=absence(answers, len(classes)),
             classes=classes,
@@ -203,39 +202,47 @@ class AdaptedModel:
 
     def predict(self, inputs: Tensor) -> Prediction:
         """Answers for samples, fitted or new, each on its own. An unknown one gets the nearest private group."""
-        features = _features(self.method, inputs)
-        assignment = self.rule.assign(_cosines(self.method, features))
-        known = assignment.known.numpy()
+        raw = _features(self.method, inputs)
+        decision, features = self.method.decide(raw), _unit(raw)
+        known = decision.known.numpy()
         group = np.full(len(known), -1, dtype=np.int64)
         if self.groups.n_groups:
-            group[~known] = self.groups.nearest(features.numpy()[~known])
+            group[~known] = self.groups.nearest(features[~known])
         return Prediction(
-            nearest=assignment.nearest.numpy(),
+            nearest=decision.nearest.numpy(),
             known=known,
-            confidence=_confidence(assignment.confidence, self.rule),
+            confidence=decision.confidence.numpy(),
             group=group,
-            group_confidence=self.groups.confidence(features.numpy(), group),
+            group_confidence=self.groups.confidence(features, group),
         )
 
     def features(self, inputs: Tensor) -> np.ndarray:
         """Adapted features of unit norm, (n, feature_size)."""
-        return np.asarray(_features(self.method, inputs).numpy())
+        return _unit(_features(self.method, inputs))
 
     def probabilities(self, inputs: Tensor) -> np.ndarray:
-        """(n, c + 1): the classes in order, then unknown. The largest entry is what `predict` says.
+        """(n, c + 1): the classes in order, then unknown. The largest entry is what `predict` says."""
+        return np.asarray(self.method.decide(_features(self.method, inputs)).probabilities().numpy())
 
-        Each class counts the mass that the plan gives it, in units of a row's mean mass; unknown counts one such
-        unit, for that is what the rule compares with.
-        """
-        cosines = _cosines(self.method, _features(self.method, inputs))
-        mass = self.rule.log_mass(cosines).exp() * self.rule.n_rows
-        assignment = self.rule.assign(cosines)
-        # A known sample on the border may lie a rounding below it; its class must not lose to unknown by that.
-        row = torch.arange(len(mass))
-        best = mass[row, assignment.nearest]
-        mass[row, assignment.nearest] = torch.where(assignment.known, best.clamp_min(1), best.clamp_max(1 - 1e-9))
-        weights = torch.cat([mass, torch.ones(len(mass), 1, dtype=mass.dtype)], dim=1)
-        return np.asarray((weights / weights.sum(dim=1, keepdim=True)).numpy())
+    @cached_property
+    def class_centres(self) -> np.ndarray:
+        """Where the classes are among the features, (c, d), unit rows: prototypes, or means of the labelled samples."""
+        prototypes = self.method.class_prototypes()
+        if prototypes is not None:
+            return _unit(prototypes.float())
+        sums = np.zeros((len(self.classes), self.source.features.shape[1]), dtype=np.float32)
+        np.add.at(sums, self.source.classes, self.source.features)
+        return _unit(torch.from_numpy(sums))
+
+    @property
+    def rule(self) -> UnbalancedPotential:
+        """The solved transport of the whole target, where the method is UniOT."""
+        solved = self.method.solved if isinstance(self.method, UniOTMethod) else None
+        if solved is None:
+            raise DataError(
+                f"this run was made with {self.settings.method!r}, which has no transport. Give one of UniOT."
+            )
+        return solved
 
     def labels(self, prediction: Prediction) -> np.ndarray:
         """Class names, and the unknown label."""
@@ -268,13 +275,11 @@ class AdaptedModel:
         write_tensors(folder / _FEATURES, features, {"fingerprint": self.fingerprint})
         if self.reader is not None:
             self.reader.save(folder / _BACKBONE)
-        tensors = {f"method.{name}": value for name, value in self.method.state_dict().items()}
-        tensors |= {
-            "rule.class_potential": self.rule.class_potential,
-            "rule.class_confidence": self.rule.class_confidence,
-            "groups.centres": torch.from_numpy(self.groups.centres),
-            "absence": torch.from_numpy(self.absence),
-        }
+        rule_tensors, rule_about = self.method.rule_state()
+        weights = cast(nn.Module, self.method).state_dict()
+        tensors = {f"method.{name}": value for name, value in weights.items()}
+        tensors |= {f"rule.{name}": value for name, value in rule_tensors.items()}
+        tensors |= {"groups.centres": torch.from_numpy(self.groups.centres), "absence": torch.from_numpy(self.absence)}
         tensors |= self.history.tensors()
         for name in _ANSWERS:
             tensors[f"target.{name}"] = torch.from_numpy(getattr(self.target, name))
@@ -283,15 +288,7 @@ class AdaptedModel:
             "unknown": self.unknown,
             "settings": self.settings.model_dump(),
             "input_shape": self.input_shape,
-            "rule": {
-                "total_mass": self.rule.total_mass,
-                "n_rows": self.rule.n_rows,
-                "epsilon": self.rule.epsilon,
-                "marginal_penalty": self.rule.marginal_penalty,
-                "tolerance": self.rule.tolerance,
-                "converged": self.rule.converged,
-                "passes": self.rule.passes,
-            },
+            "rule": rule_about,
             "columns": self.history.columns,
             "number": asdict(self.groups.number),
             "fingerprint": self.fingerprint,
@@ -326,18 +323,13 @@ class AdaptedModel:
             raise RunFolderError(f"{folder / _BACKBONE} is missing: the run was made from images. Make it again.")
         reader = ImageReader.load(folder / _BACKBONE) if about["from_images"] else None
         method = build_method(shape, len(classes), settings, reader)
-        start = len("method.")
-        method.load_state_dict({k[start:]: v for k, v in tensors.items() if k.startswith("method.")})
-        method.eval()
-        rule = UnbalancedPotential(
-            class_potential=tensors["rule.class_potential"],
-            class_confidence=tensors["rule.class_confidence"],
-            **cast(dict[str, Any], about["rule"]),
-        )
+        module = cast(nn.Module, method)
+        module.load_state_dict(_below("method.", tensors))
+        module.eval()
+        method.load_rule_state(_below("rule.", tensors), cast(dict[str, Any], about["rule"]))
         target = Prediction(**{name: tensors[f"target.{name}"].numpy() for name in _ANSWERS})
         return cls(
             method=method,
-            rule=rule,
             groups=PrivateGroups(
                 target.group[~target.known],
                 tensors["groups.centres"].numpy(),
@@ -385,19 +377,19 @@ def _some_rows(n_rows: int, most: int, generator: torch.Generator) -> Tensor:
 
 
 @torch.no_grad()
-def _embeddings(method: UniOTMethod, samples: Samples, ids: Tensor) -> Tensor:
+def _embeddings(method: Method, samples: Samples, ids: Tensor) -> Tensor:
     """Unit rows of the space that the projection begins in, (n, d)."""
-    device = method.class_mass.device
+    device = _device(method)
     blocks = [method.backbone(samples.batch(block).to(device)).flatten(1) for block in ids.split(_BLOCK_IMAGES)]
     return F.normalize(torch.cat(blocks).float(), dim=1).cpu()
 
 
-def _features(method: UniOTMethod, inputs: Tensor) -> Tensor:
+def _features(method: Method, inputs: Tensor) -> Tensor:
     size = _block_size(inputs.shape[1:])
     return torch.cat([_features_of_block(method, block, size) for block in inputs.split(size)])
 
 
-def _features_of_samples(method: UniOTMethod, samples: Samples, ids: Tensor) -> tuple[Tensor, tuple[int, ...]]:
+def _features_of_samples(method: Method, samples: Samples, ids: Tensor) -> tuple[Tensor, tuple[int, ...]]:
     """Features of the samples at `ids`, and the shape of one sample."""
     shape = samples.batch(torch.zeros(1, dtype=torch.long)).shape[1:]
     size = _block_size(shape)
@@ -409,21 +401,26 @@ def _block_size(shape: Sequence[int]) -> int:
     return _BLOCK_ROWS if math.prod(shape) < _IMAGE_VALUES else _BLOCK_IMAGES
 
 
+def _device(method: Method) -> torch.device:
+    return next(cast(nn.Module, method).parameters()).device
+
+
 @torch.no_grad()
-def _features_of_block(method: UniOTMethod, block: Tensor, size: int) -> Tensor:
-    method.eval()
+def _features_of_block(method: Method, block: Tensor, size: int) -> Tensor:
+    cast(nn.Module, method).eval()
     missing = size - len(block)
     padded = torch.cat([block, block.new_zeros(missing, *block.shape[1:])]) if missing else block
-    features: Tensor = method.features(padded.to(method.class_mass.device))[: len(block)]
+    features: Tensor = method.features(padded.to(_device(method)))[: len(block)]
     return features.float().cpu()
 
 
-@torch.no_grad()
-def _cosines(method: UniOTMethod, features: Tensor) -> Tensor:
-    return features.double() @ method.classes.weight.double().t()
+def _below(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Tensors whose name begins so, without the beginning."""
+    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
 
 
-def _confidence(mass: Tensor, rule: UnbalancedPotential) -> np.ndarray:
-    """From a row's largest mass to 0…1, one half where it equals the mean mass."""
-    ratio = mass.double() * rule.n_rows
-    return np.asarray((ratio / (1 + ratio)).numpy())
+def _unit(rows: Tensor) -> np.ndarray:
+    """Rows of unit norm; those that have it already stay as they are, to the last bit."""
+    length = rows.norm(dim=1, keepdim=True)
+    near_one = (length - 1).abs() < 1e-5
+    return np.asarray(torch.where(near_one, rows, rows / length.clamp_min(1e-12)).numpy())

@@ -65,8 +65,12 @@ class ImageSettings(CheckedSettings):
 
 
 class Settings(CheckedSettings):
-    """How a run is made. `None` means that the data decide; `resolved` fills those in."""
+    """How a run is made. `None` means that the data or the method decide; `resolved` fills those in."""
 
+    method: str = Field("uniot", max_length=100, description="Which method trains; uniot methods lists them.")
+    method_options: dict[str, bool | int | float | str] = Field(
+        default_factory=dict, description="Hyper-parameters of that method alone."
+    )
     n_clusters: int | None = Field(
         None, ge=1, le=100_000, description="Cluster prototypes K; from the target's size if left out."
     )
@@ -101,8 +105,12 @@ class Settings(CheckedSettings):
     detection_start: int = Field(
         100, ge=0, le=10_000_000, description="Step after which common-class detection trains."
     )
-    learning_rate: float = Field(0.01, gt=0, le=100, description="Of all layers but the backbone, at the start.")
-    backbone_learning_rate: float = Field(0.001, gt=0, le=100, description="Of the backbone, at the start.")
+    learning_rate: float | None = Field(
+        None, gt=0, le=100, description="Of all layers but the backbone, at the start; the method's own if left out."
+    )
+    backbone_learning_rate: float | None = Field(
+        None, gt=0, le=100, description="Of the backbone, at the start; a tenth of the other if left out."
+    )
     momentum: float = Field(0.9, ge=0, lt=1, description="Of stochastic gradient descent (Nesterov).")
     weight_decay: float = Field(5e-4, ge=0, le=1, description="Of stochastic gradient descent.")
     backbone: str = Field(
@@ -116,8 +124,12 @@ class Settings(CheckedSettings):
     checkpoint_every: int = Field(100, ge=1, le=10_000_000, description="Steps between two checkpoints of a run.")
     seed: int = Field(0, ge=0, lt=2**63, description="Decides every random choice.")
 
-    def resolved(self, n_target: int) -> Settings:
+    def resolved(self, n_target: int, learning_rate: float = 0.01) -> Settings:
         """The same settings with everything decided for a target of `n_target` samples.
+
+        Args:
+            n_target: samples of the target.
+            learning_rate: the method's own.
 
         The number of clusters follows the paper: 50 up to 3 k samples (Office), 150 for 4 k (Office-Home), 500
         for tens of thousands (VisDA), 1000 beyond; never more than a quarter of the samples. So does the queue:
@@ -131,7 +143,9 @@ class Settings(CheckedSettings):
             "queue_size": self.queue_size or (2000 if n_target <= _LARGE_TARGET else 10_000),
             "steps": self.steps or min(10_000, max(1000, 10 * n_target // batch)),
             "batch_size": batch,
+            "learning_rate": self.learning_rate or learning_rate,
         }
+        values["backbone_learning_rate"] = self.backbone_learning_rate or values["learning_rate"] / 10
         # Whole batches, so that one push never overwrites a part of itself.
         values["queue_size"] = max(1, values["queue_size"] // batch) * batch
         return self.model_copy(update=values)
@@ -176,6 +190,9 @@ _LARGE_TARGET = 10_000
 
 
 def _toml_value(value: object) -> str:
+    if isinstance(value, dict):
+        pairs = ", ".join(f"{_toml_value(str(key))} = {_toml_value(part)}" for key, part in value.items())
+        return f"{{ {pairs} }}" if pairs else "{}"
     # A JSON string is a TOML string, but for the delete character, which TOML wants escaped.
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 

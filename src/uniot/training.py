@@ -110,6 +110,7 @@ def train(
         the same to the last bit, whether the run was interrupted or not.
     """
     assert settings.steps is not None
+    assert settings.learning_rate is not None
     processes = processes or Processes()
     if settings.batch_size % processes.count:
         raise SettingsError(

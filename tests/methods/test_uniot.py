@@ -347,6 +347,7 @@ def test_queue_rows_of_the_balanced_problem_are_drawn_anew_in_every_step(method,
             method.private_class_loss(
                 method.features(batch.target),
                 dataclasses.replace(batch, generator=torch.Generator().manual_seed(seed)),
+                batch.target,
             )
     assert not torch.equal(spy.args[0][0][2 * B :], spy.args[1][0][2 * B :])
     assert torch.equal(spy.args[0][0][: 2 * B], spy.args[1][0][: 2 * B])
@@ -356,7 +357,7 @@ def test_private_loss_and_its_gradient_are_those_of_constant_codes(method, targe
     spy = Spy(monkeypatch, "balanced_plan")
     batch = batch_at(0, target)
     features = method.features(batch.target).detach().requires_grad_()
-    loss = method.private_class_loss(features, batch)
+    loss = method.private_class_loss(features, batch, batch.target)
     loss.backward()
 
     again = features.detach().clone().requires_grad_()
@@ -432,7 +433,7 @@ def test_everything_that_the_next_step_needs_is_saved_with_the_weights(method, t
 def test_backbone_learns_at_its_own_rate_and_all_else_at_the_full_one():
     backbone = torch.nn.Linear(3, D)
     method = UniOTMethod(D, C, settings_of(), backbone)
-    heads, of_backbone = parameter_groups(method, backbone, method.settings)
+    heads, of_backbone = parameter_groups(method, backbone, method.settings.resolved(N_TARGET))
     assert (heads["lr"], of_backbone["lr"]) == (0.01, 0.001)
     assert {id(p) for p in of_backbone["params"]} == {id(p) for p in backbone.parameters()}
     assert len(heads["params"]) + len(of_backbone["params"]) == len(list(method.parameters()))

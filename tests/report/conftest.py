@@ -52,6 +52,7 @@ def made_model(
     method.classes.weight.data = torch.from_numpy(directions[: len(classes)])
     known = kind < len(classes)
     cosines = features.astype(np.float64) @ directions[: len(classes)].T
+    method.solved = unbalanced_potential(torch.from_numpy(cosines), epsilon=epsilon)
     group = np.where(known, -1, kind - len(classes))
     sureness = rng.uniform(size=len(kind))
     answers = Prediction(
@@ -72,7 +73,6 @@ def made_model(
     number = NumberOfClasses(len(groups), interval or (len(groups), len(groups)), evidence)
     return AdaptedModel(
         method=method.eval(),
-        rule=unbalanced_potential(torch.from_numpy(cosines), epsilon=epsilon),
         groups=PrivateGroups(group[~known], directions[len(classes) :].astype(np.float32), number),
         absence=absence(answers, len(classes)),
         classes=np.array(classes),

@@ -9,6 +9,7 @@ import typer
 from uniot import __version__
 from uniot.cli.adapt import adapt
 from uniot.cli.behaviour import Command, Group, Interrupted
+from uniot.cli.benchmark import benchmark
 from uniot.cli.data import app as data
 from uniot.cli.demo import demo
 from uniot.cli.embed import embed
@@ -16,6 +17,7 @@ from uniot.cli.evaluate import evaluate
 from uniot.cli.export import export
 from uniot.cli.hub import pull, push
 from uniot.cli.label import label
+from uniot.cli.methods import methods
 from uniot.cli.predict import predict
 from uniot.cli.report import report
 from uniot.errors import RunInterrupted, UniotError
@@ -29,7 +31,7 @@ app = typer.Typer(
     help="Label an unlabelled collection by a labelled one from elsewhere, and find what is in neither.\n\n"
     "Start with `uniot demo`.",
 )
-for command in (demo, adapt, predict, evaluate, report, label, embed, export, push, pull):
+for command in (demo, adapt, predict, evaluate, report, label, embed, export, push, pull, methods, benchmark):
     app.command(cls=Command)(command)
 app.add_typer(data, name="data")
 

@@ -59,6 +59,7 @@ def adapt(
         int | None, typer.Option(help="Decides every random choice; 0 unless --settings says otherwise.")
     ] = None,
     steps: Annotated[int | None, typer.Option(help="Training steps; chosen by the target's size.")] = None,
+    method: Annotated[str | None, typer.Option(help="Which method trains; `uniot methods` lists them; uniot.")] = None,
     private_classes: Annotated[int | None, typer.Option(help="Groups among the unknown, where you know it.")] = None,
     settings: Annotated[Path | None, typer.Option(help="A settings.toml, for instance of another run.")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace another run in the folder.")] = False,
@@ -121,7 +122,13 @@ def adapt(
     from uniot.processes import start_processes
     from uniot.run_folder import only_one_writer
 
-    given = {"seed": seed, "steps": steps, "n_private_classes": private_classes, "checkpoint_every": checkpoint_every}
+    given = {
+        "seed": seed,
+        "steps": steps,
+        "method": method,
+        "n_private_classes": private_classes,
+        "checkpoint_every": checkpoint_every,
+    }
     of_images = {
         "backbone": backbone,
         "weights": None if weights is None else str(weights),
@@ -197,7 +204,7 @@ def _devices(text: str) -> int | str:
 
 
 def _settings(
-    file: Path | None, given: dict[str, int | None], of_images: dict[str, Any]
+    file: Path | None, given: dict[str, int | str | None], of_images: dict[str, Any]
 ) -> tuple[Settings, ImageSettings]:
     """What a file says, and over it what the command line does."""
     from uniot.settings import ImageSettings, Settings
@@ -211,7 +218,7 @@ def _settings(
 
 def _warn_of_too_few_steps(settings: Settings) -> None:
     first = settings.detection_start + 2  # the method counts from zero, and begins after that step
-    if settings.steps is not None and settings.steps < first:
+    if settings.method == "uniot" and settings.steps is not None and settings.steps < first:
         typer.echo(
             f"Warning: common-class detection trains from step {first} on (detection_start = "
             f"{settings.detection_start}), and this run ends with step {settings.steps}, so it never does. "

@@ -35,13 +35,13 @@ class SeenTarget:
     Attributes:
         embeddings: (n, d) unit rows of the space before the projection. The projection has pulled the known classes
             together and nothing else, so scales of known and unknown classes can be compared only before it.
-        prototypes: learnt cluster prototype nearest to each, (n,).
+        prototypes: learnt cluster prototype nearest to each, (n,); None where the method learns none.
         known: whether the sample was called known, (n,).
         nearest: index of its nearest source class, (n,).
     """
 
     embeddings: np.ndarray
-    prototypes: np.ndarray
+    prototypes: np.ndarray | None
     known: np.ndarray
     nearest: np.ndarray
 
@@ -99,7 +99,9 @@ def number_of_private_classes(target: SeenTarget, *, seed: int = 0) -> NumberOfC
     """
     if (~target.known).sum() < _FEWEST_MEMBERS:
         return NumberOfClasses(0, (0, 0))
-    ways = _WAYS if len(np.unique(target.nearest[target.known])) > 1 else (_SILHOUETTE_ALONE,)
+    comparable = len(np.unique(target.nearest[target.known])) > 1
+    without = _by_prototypes if target.prototypes is None else None
+    ways = [way for way in (_WAYS if comparable else (_SILHOUETTE_ALONE,)) if way.count is not without]
     rng = np.random.default_rng(seed)
     n_rows = max(_ROWS_OF_A_DRAW, _ROWS_PER_CLASS * len(np.unique(target.nearest[target.known])))
     n_rows = max(2, min(n_rows, int(_SHARE_OF_A_DRAW * len(target))))
@@ -122,7 +124,7 @@ class _Draw:
 
     def __init__(self, target: SeenTarget, rows: np.ndarray) -> None:
         self.embeddings = target.embeddings[rows]
-        self.prototypes = target.prototypes[rows]
+        self.prototypes = None if target.prototypes is None else target.prototypes[rows]
         self.known = target.known[rows]
         self.nearest = target.nearest[rows]
         self.cosine_distance = np.clip(1 - self.embeddings @ self.embeddings.T, 0, None)
@@ -162,6 +164,7 @@ def _by_known_classes(draw: _Draw) -> float:
 
 def _by_prototypes(draw: _Draw) -> float:
     """The occupied cluster prototypes, joined until they agree best with the known classes."""
+    assert draw.prototypes is not None
     occupied, member_of, sizes = np.unique(draw.prototypes, return_inverse=True, return_counts=True)
     if len(occupied) < 2:
         return draw.private(member_of)

@@ -120,9 +120,7 @@ def without_data(model: AdaptedModel) -> AdaptedModel:
     feature). The fingerprint is another, lest `adapt` should take this for a run that it has finished.
     """
     method = deepcopy(model.method)
-    method.queue.features.zero_()
-    method.queue.ids.fill_(-1)
-    method.queue.cursor.zero_()
+    method.forget_samples()
     reader = model.reader
     if reader is not None:
         reader = replace(reader, settings=reader.settings.model_copy(update={"weights": None}))

@@ -62,8 +62,7 @@ class Target:
         if not len(model.target):
             raise RunFolderError(f"{run} has no target of its own, so there is nothing to label. Adapt to one first.")
         names = _sample_names(run, len(model.target))
-        weights = model.method.classes.weight.detach().float().numpy()
-        prototypes = weights / np.maximum(np.linalg.norm(weights, axis=1, keepdims=True), 1e-12)
+        prototypes = model.class_centres
         classes = [as_utf8(str(name)) for name in model.classes.tolist()]
         start = _places(model.target, model.groups.n_groups)
         return cls(

@@ -1,6 +1,20 @@
 """Methods of universal domain adaptation under one protocol."""
 
-from uniot.methods.method import Batch, Losses, Method
+from uniot.methods.decision import Decision
+from uniot.methods.method import Batch, Losses, Method, MethodInfo, MethodOptions
+from uniot.methods.registry import METHODS, create_method, method_info, register
 from uniot.methods.uniot import UniOTMethod
 
-__all__ = ["Batch", "Losses", "Method", "UniOTMethod"]
+__all__ = [
+    "METHODS",
+    "Batch",
+    "Decision",
+    "Losses",
+    "Method",
+    "MethodInfo",
+    "MethodOptions",
+    "UniOTMethod",
+    "create_method",
+    "method_info",
+    "register",
+]

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 
-from uniot.settings import Settings
+from uniot.methods.decision import Decision
+from uniot.settings import CheckedSettings, Settings
+from uniot.transport import Shards
 
 
 def unchanged(rows: Tensor) -> Tensor:
@@ -64,7 +66,10 @@ class Losses:
 
 
 class Method(Protocol):
-    """A method: weights, a loss, and what happens before and after a step."""
+    """A method: weights, a loss, what happens before and after a step, and a rule that decides in the end.
+
+    A method is a `torch.nn.Module` as well.
+    """
 
     backbone: nn.Module
 
@@ -85,8 +90,75 @@ class Method(Protocol):
         ...
 
     def features(self, inputs: Tensor) -> Tensor:
-        """Inputs to features, (n, d)."""
+        """Inputs to features, (n, d); everything that decides is computed from them."""
         ...
+
+    def conclude(self, features: Tensor, generator: torch.Generator, shards: Shards | None = None) -> None:
+        """Sees the features of the whole target after the last step, and fixes the rule.
+
+        Args:
+            features: (n, d), on the CPU, as are the weights by then.
+            generator: source of all randomness.
+            shards: where several processes hold a part of the features each.
+        """
+        ...
+
+    def decide(self, features: Tensor) -> Decision:
+        """What the rule says of samples, each on its own, old or new; after `conclude`."""
+        ...
+
+    def rule_state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """What `conclude` found out, as tensors and as what JSON can hold."""
+        ...
+
+    def load_rule_state(self, tensors: Mapping[str, Tensor], about: Mapping[str, Any]) -> None:
+        """Takes back what `rule_state` gave."""
+        ...
+
+    def forget_samples(self) -> None:
+        """Removes every feature of a single sample that the method keeps; it must decide the same afterwards."""
+        ...
+
+    def class_prototypes(self) -> Tensor | None:
+        """(c, d): where the classes are among the features; None where the method has no such thing."""
+        ...
+
+    def cluster_prototypes(self) -> Tensor | None:
+        """(k, d): where clusters of the target are; None where the method has no such thing."""
+        ...
+
+
+class MethodOptions(CheckedSettings):
+    """Hyper-parameters of a method that other methods do not have, with the published values as defaults."""
+
+
+Build = Callable[[int, int, Settings, Any, "nn.Module | None"], Method]
+
+
+@dataclass(frozen=True)
+class MethodInfo:
+    """A method as people choose it.
+
+    Attributes:
+        name: as on the command line.
+        title: as in a table.
+        source: who proposed it, and where.
+        rule: in a sentence, when it calls a sample unknown.
+        build: from the width of an embedding, the number of classes, the resolved settings, the options and a backbone
+            to the method.
+        options: its own hyper-parameters.
+        learning_rate: published, for new layers; the backbone has a tenth of it.
+        is_reconstruction: whether it was rebuilt from a paper's words alone, for want of public code.
+    """
+
+    name: str
+    title: str
+    source: str
+    rule: str
+    build: Build
+    options: type[MethodOptions] = MethodOptions
+    learning_rate: float = 0.01
+    is_reconstruction: bool = False
 
 
 def parameter_groups(method: nn.Module, backbone: nn.Module, settings: Settings) -> list[dict[str, object]]:

@@ -7,7 +7,9 @@ target batch ─► feature ─► unbalanced plan (+ queue, filling) ► common
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -15,10 +17,14 @@ from torch import Tensor, nn
 
 from uniot.errors import SettingsError
 from uniot.losses import common_class_loss, private_class_loss
-from uniot.methods.method import Batch, Losses, unchanged
+from uniot.methods.decision import Decision
+from uniot.methods.method import Batch, Losses, MethodInfo, MethodOptions, unchanged
 from uniot.networks import FeatureQueue, ProjectionHead, Prototypes, nearest_neighbours
 from uniot.settings import Settings
 from uniot.transport import Shards, UnbalancedPotential, balanced_plan, filled_potential
+
+# The final rule decides thousands of samples at once, some of them close to the border.
+_RULE_TOLERANCE = 1e-9
 
 
 class UniOTMethod(nn.Module):
@@ -26,6 +32,8 @@ class UniOTMethod(nn.Module):
 
     class_mass: Tensor
     potential: Tensor
+    solved: UnbalancedPotential | None = None
+    """The transport of the whole target, which decides; None before the end of the training."""
 
     def __init__(self, in_features: int, n_classes: int, settings: Settings, backbone: nn.Module | None = None) -> None:
         """Builds the method with random weights.
@@ -69,7 +77,7 @@ class UniOTMethod(nn.Module):
         source, target = (batch.gather(features) for features in own)
         tau = self.settings.temperature
         classification = F.cross_entropy(self.classes(source) / tau, batch.source_labels)
-        private = self.private_class_loss(target, batch)
+        private = self.private_class_loss(target, batch, embeddings[len(batch.source) :])
         common, detected = self.common_class_loss(target, batch)
         self.queue.push(target.detach(), batch.target_ids)
         return Losses(
@@ -100,8 +108,19 @@ class UniOTMethod(nn.Module):
         loss = common_class_loss(cosines / self.settings.temperature, assignment.nearest, is_common)
         return loss, torch.where(is_common, assignment.nearest, -1)
 
-    def private_class_loss(self, target: Tensor, batch: Batch) -> Tensor:
-        """Anchors and their neighbours learn balanced cluster codes. Paper: Eq. (10)–(14)."""
+    def private_class_loss(self, target: Tensor, batch: Batch, embeddings: Tensor) -> Tensor:
+        """Anchors and their neighbours learn balanced cluster codes. Paper: Eq. (10)–(14).
+
+        Args:
+            target: features of the whole target batch, (b', d).
+            batch: of the step.
+            embeddings: what the features of this process were made from; only variants look at it.
+        """
+        logits, neighbour_logits, codes, neighbour_codes = self.coded_pairs(target, batch)
+        return private_class_loss(logits, neighbour_logits, codes, neighbour_codes)
+
+    def coded_pairs(self, target: Tensor, batch: Batch) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Logits of anchors and of their neighbours, (b', K) each, and the balanced codes of both."""
         neighbours = nearest_neighbours(target, batch.target_ids, self.queue)
         picked = torch.randint(len(self.queue), (len(self.clusters.weight),), generator=batch.generator)
         cosines = self.clusters(torch.cat([target, neighbours]))
@@ -110,13 +129,58 @@ class UniOTMethod(nn.Module):
             plan = balanced_plan(rows, self.settings.balanced_epsilon, self.settings.balanced_iterations)
             codes, neighbour_codes = (plan * len(rows))[: len(cosines)].chunk(2)
         logits, neighbour_logits = (cosines / self.settings.temperature).chunk(2)
-        return private_class_loss(logits, neighbour_logits, codes, neighbour_codes)
+        return logits, neighbour_logits, codes, neighbour_codes
 
     @torch.no_grad()
     def after_step(self) -> None:
         """Brings the prototypes back to the sphere."""
         self.classes.renormalise()
         self.clusters.renormalise()
+
+    def conclude(self, features: Tensor, generator: torch.Generator, shards: Shards | None = None) -> None:
+        """Solves the test problem of the whole target.
+
+        Paper: the testing phase; the class is the row's largest entry, and there is no column test.
+        """
+        self.solved = self.transport(self._cosines(features), None, generator, _RULE_TOLERANCE, shards)
+
+    def decide(self, features: Tensor) -> Decision:
+        """Shares are the masses that the plan gives to each class, in units of a row's mean mass."""
+        if self.solved is None:
+            raise SettingsError("this method has not been trained to its end. Train it first.")
+        cosines = self._cosines(features)
+        return Decision(self.solved.log_mass(cosines).exp() * self.solved.n_rows, self.solved.assign(cosines).known)
+
+    def rule_state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """The solved transport."""
+        assert self.solved is not None
+        values = {part.name: getattr(self.solved, part.name) for part in fields(self.solved)}
+        tensors = {name: value for name, value in values.items() if isinstance(value, Tensor)}
+        return tensors, {name: value for name, value in values.items() if name not in tensors}
+
+    def load_rule_state(self, tensors: Mapping[str, Tensor], about: Mapping[str, Any]) -> None:
+        """Takes back the solved transport."""
+        values: dict[str, Any] = {**tensors, **about}
+        self.solved = UnbalancedPotential(**values)
+
+    @torch.no_grad()
+    def forget_samples(self) -> None:
+        """Empties the queue."""
+        self.queue.features.zero_()
+        self.queue.ids.fill_(-1)
+        self.queue.cursor.zero_()
+
+    def class_prototypes(self) -> Tensor:
+        """Unit rows, (c, d)."""
+        return self.classes.weight.detach()
+
+    def cluster_prototypes(self) -> Tensor:
+        """Unit rows, (K, d)."""
+        return self.clusters.weight.detach()
+
+    @torch.no_grad()
+    def _cosines(self, features: Tensor) -> Tensor:
+        return features.double() @ self.classes.weight.double().t()
 
     @torch.no_grad()
     def transport(
@@ -141,3 +205,18 @@ class UniOTMethod(nn.Module):
             generator=generator,
             shards=shards,
         )
+
+
+def _build(
+    in_features: int, n_classes: int, settings: Settings, _options: MethodOptions, backbone: nn.Module | None
+) -> UniOTMethod:
+    return UniOTMethod(in_features, n_classes, settings, backbone)
+
+
+INFO = MethodInfo(
+    name="uniot",
+    title="UniOT",
+    source="Chang et al., Unified Optimal Transport Framework for Universal Domain Adaptation, NeurIPS 2022",
+    rule="unknown where the transport gives no class more than a row's mean mass",
+    build=_build,
+)

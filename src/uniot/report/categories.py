@@ -45,7 +45,7 @@ def find_categories(model: AdaptedModel, class_names: Sequence[str]) -> list[Cat
 
 
 def _classes(model: AdaptedModel, names: Sequence[str]) -> Iterator[Category]:
-    answers, centres = model.target, model.method.classes.weight.detach().numpy()
+    answers, centres = model.target, model.class_centres
     for index, members in _split(answers.nearest, answers.known):
         yield _category(f"class-{index:03d}", names[index], True, index, members, answers.confidence, centres[index])
 

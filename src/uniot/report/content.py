@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from uniot.methods import method_info
 from uniot.report import charts, curves, scores, summary
 from uniot.report.categories import Category
 from uniot.report.colours import distinct_colours
@@ -96,6 +97,7 @@ def make_content(run: FinishedRun, drawn: SampleMap) -> dict[str, Any]:
         "n_absent": len(absent),
         "no_groups_asked": run.model.settings.n_private_classes == 0,
         "evidence": run.model.groups.number.evidence,
+        "method": method_info(run.model.settings.method),
         "matrices": matrices,
         "matrix_height": charts.MATRIX_HEIGHT,
         "mass": curves.class_mass(run),
@@ -114,9 +116,10 @@ def _charts(run: FinishedRun, drawn: SampleMap, matrices: Matrices) -> dict[str,
         "map": charts.map_chart(drawn, names),
         "confidence": charts.confidence_chart(curves.confidence_counts(run)),
         "similarity": charts.matrix_chart(matrices, matrices.similarity, charts.SIMILARITY, names, heads),
-        "transport": charts.matrix_chart(matrices, matrices.mass, charts.MASS, names, heads),
         "losses": charts.curves_chart(curves.losses(run), "loss"),
     }
+    if matrices.mass is not None:
+        made["transport"] = charts.matrix_chart(matrices, matrices.mass, charts.MASS, names, heads)
     if mass is not None:
         made["class-mass"] = charts.class_mass_chart(mass)
     if detection:

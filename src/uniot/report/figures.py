@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -10,31 +9,18 @@ from typing import Any
 
 import numpy as np
 
-from uniot.errors import RunFolderError
 from uniot.report import curves
 from uniot.report.colours import distinct_colours
+from uniot.report.drawing import WIDTH, drawing, new_figure, save_figure
 from uniot.report.finished_run import FinishedRun
 from uniot.report.galleries import Gallery, make_galleries
 from uniot.report.map import SampleMap
 from uniot.report.matrices import Matrices, make_matrices
 from uniot.report.packages import needed
 from uniot.report.thumbnails import Picture, read_thumbnails, square
-from uniot.run_folder import replacing
 
-_WIDTH = 6.75  # inches: the text of two columns
 _KNOWN, _UNKNOWN, _ABSENT = "#0b736e", "#7c8792", "#9aa3ad"
 _LINES = (_KNOWN, _UNKNOWN, "#c98a1b", "#a05bb5")
-_STYLE = {
-    "pdf.fonttype": 42,  # whole fonts, which printers and editors of text want
-    "svg.fonttype": "none",
-    "svg.hashsalt": "uniot",  # the same figure has the same bytes
-    "text.parse_math": False,  # a dollar sign in the name of a class is a dollar sign
-    "font.size": 8,
-    "axes.titlesize": 8,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "legend.frameon": False,
-}
 _SIDE, _COLUMNS, _MOST_HEADS = 96, 8, 40
 _MOST_PLACES, _MOST_BANDS, _LONGEST_NAME = 40, 100, 28
 _MOST_BYTES = 1 << 28
@@ -53,22 +39,12 @@ def write_figures(run: FinishedRun, drawn: SampleMap, folder: Path) -> list[Path
     Returns:
         The files, in the order of the report.
     """
-    matplotlib = needed("matplotlib")
-    figure = needed("matplotlib.figure").Figure
-    if folder.exists() and not folder.is_dir():
-        raise RunFolderError(f"{folder} is a file. Give a folder for the figures.")
     written = []
-    with matplotlib.rc_context({**matplotlib.rcParamsDefault, **_STYLE}), warnings.catch_warnings():
-        # A letter that the font lacks becomes a box; that is no reason to stop.
-        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
+    with drawing():
         for name, height, draw in _figures(run, drawn):
-            made = figure(figsize=(_WIDTH, height), layout="constrained")
-            draw(made)
-            for ending, metadata in (("pdf", {"CreationDate": None}), ("svg", {"Date": None})):
-                path = folder / f"{name}.{ending}"
-                with replacing(path) as partial:
-                    made.savefig(partial, format=ending, metadata=metadata, dpi=200)
-                written.append(path)
+            figure = new_figure(height)
+            draw(figure)
+            written += save_figure(figure, folder, name)
     return written
 
 
@@ -77,11 +53,12 @@ def _figures(run: FinishedRun, drawn: SampleMap) -> Iterator[tuple[str, float, D
     yield "map", 4.6, partial(_draw_map, run, drawn)
     for gallery in [*make_galleries(run, known=True).shown, *make_galleries(run, known=False).shown]:
         rows = -(-len(gallery.typical) // _COLUMNS) + -(-len(gallery.doubtful) // _COLUMNS)
-        yield f"gallery-{gallery.category.key}", 0.6 + rows * _WIDTH / _COLUMNS, partial(_draw_gallery, run, gallery)
+        yield f"gallery-{gallery.category.key}", 0.6 + rows * WIDTH / _COLUMNS, partial(_draw_gallery, run, gallery)
     yield "confidence", 2.4, partial(_draw_confidence, curves.confidence_counts(run))
     matrices = make_matrices(run)
     yield "similarity", 5.5, partial(_draw_matrix, run, matrices, matrices.similarity, "cosine")
-    yield "transport", 5.5, partial(_draw_matrix, run, matrices, matrices.mass, "mass / mean mass of a row")
+    if matrices.mass is not None:
+        yield "transport", 5.5, partial(_draw_matrix, run, matrices, matrices.mass, "mass / mean mass of a row")
     yield "losses", 2.4, partial(_draw_curves, curves.losses(run), "loss")
     mass = curves.class_mass(run)
     if mass is not None:

@@ -89,7 +89,7 @@ class FinishedRun:
     @cached_property
     def nearest_source_rows(self) -> dict[int, int]:
         """For each class, the labelled sample nearest to its prototype. Paper: the pictures of Fig. S3 and S4."""
-        source, prototypes = self.model.source, self.model.method.classes.weight.detach().numpy()
+        source, prototypes = self.model.source, self.model.class_centres
         nearness = np.einsum("nd,nd->n", source.features, prototypes[source.classes])
         by_class = np.lexsort((-nearness, source.classes))
         classes, first = np.unique(source.classes[by_class], return_index=True)

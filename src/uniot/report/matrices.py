@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from uniot.methods import UniOTMethod
 from uniot.report.finished_run import FinishedRun
 
 _MOST_ROWS, _MOST_COLUMNS = 600, 100
@@ -31,7 +32,7 @@ class Matrices:
         classes: source classes, those found first, (k,).
         similarity: cosine of each sample to each class prototype, (r, k).
         mass: of the transport plan, in units of the mean mass of a row: a sample is known iff its row's largest
-            entry, over all classes, is at least one, (r, k).
+            entry, over all classes, is at least one, (r, k). None where the method has no transport.
         bands: categories of the rows.
         rows_left_out: samples of the target that are not shown.
         classes_left_out: source classes that are not shown.
@@ -40,7 +41,7 @@ class Matrices:
     rows: np.ndarray
     classes: np.ndarray
     similarity: np.ndarray
-    mass: np.ndarray
+    mass: np.ndarray | None
     bands: list[Band]
     rows_left_out: int
     classes_left_out: int
@@ -57,9 +58,10 @@ def make_matrices(run: FinishedRun) -> Matrices:
     rows, of_category = every[chosen], of_category[chosen]
     model = run.model
     with torch.no_grad():
-        features = torch.from_numpy(model.target_features[rows]).double()
-        cosines = features @ model.method.classes.weight.double().t()
-        mass = model.rule.log_mass(cosines).exp() * model.rule.n_rows
+        features = torch.from_numpy(model.target_features[rows])
+        cosines = (features.double() @ torch.from_numpy(model.class_centres).double().t()).numpy()
+        has_transport = isinstance(model.method, UniOTMethod)
+        mass = model.method.decide(features).shares.numpy()[:, classes] if has_transport else None
     shown, starts = np.unique(of_category, return_index=True)
     stops = [*starts[1:].tolist(), len(rows)]
     bands = [
@@ -69,8 +71,8 @@ def make_matrices(run: FinishedRun) -> Matrices:
     return Matrices(
         rows=rows,
         classes=classes,
-        similarity=cosines.numpy()[:, classes],
-        mass=mass.numpy()[:, classes],
+        similarity=cosines[:, classes],
+        mass=mass,
         bands=bands,
         rows_left_out=len(every) - len(rows),
         classes_left_out=len(names) - len(classes),

@@ -14,6 +14,6 @@ def needed(module: str) -> Any:
         return import_module(module)
     except ImportError as error:
         raise DataError(
-            f"a report is drawn with {module.split('.', maxsplit=1)[0]}, which cannot be imported ({error}). "
+            f"figures are drawn with {module.split('.', maxsplit=1)[0]}, which cannot be imported ({error}). "
             "Run `pip install 'uniot[report]'`."
         ) from None

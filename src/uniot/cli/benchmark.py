@@ -1,0 +1,360 @@
+"""`uniot benchmark`: methods compared on the tasks of a data set, under one protocol."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from uniot.cli.screen import console, counted, reading_progress
+from uniot.errors import DataError, SettingsError
+
+if TYPE_CHECKING:
+    from rich.table import Table as RichTable
+
+    from uniot.benchmark.launching import Launcher
+    from uniot.benchmark.protocol import TaskSet
+    from uniot.benchmark.runner import Summary
+    from uniot.benchmark.score_grid import Cell
+    from uniot.benchmark.studies import Study
+    from uniot.benchmark.study_files import Finding
+    from uniot.benchmark.tables import Table
+    from uniot.data.published_set import ClassSplit
+
+_DATA, _SPLIT, _WHERE = "Data", "A split of your own", "Where it runs"
+_JOBS_ON_SLURM = 100
+_MOST_FAILURES = 20
+# Columns that a table may take where no terminal sets the width.
+_WIDTH_OF_A_FILE = 240
+
+
+def benchmark(
+    dataset: Annotated[
+        str, typer.Argument(help="office31, office-home, visda, domainnet; or a name for a set of your own.")
+    ],
+    out: Annotated[Path, typer.Option(help="Folder for the results. A benchmark in it goes on.")],
+    methods: Annotated[
+        str | None,
+        typer.Option(help="Separated by commas, see `uniot methods`; or `all`. uniot,source-only, or the study's."),
+    ] = None,
+    study: Annotated[
+        str | None, typer.Option(help="Vary one thing at a time, as the paper does: ablation, robustness, sensitivity.")
+    ] = None,
+    tasks: Annotated[str | None, typer.Option(help="Such as A2W,D2W; all, or the study's.")] = None,
+    settings: Annotated[str | None, typer.Option(help="Of open-partial, open, partial, closed; open-partial.")] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="How many; 3 are the seeds 0, 1 and 2.")] = 3,
+    steps: Annotated[int | None, typer.Option(min=1, help="Of every job; chosen by the size of the target.")] = None,
+    options: Annotated[
+        Path | None,
+        typer.Option(help="TOML file of settings for all methods, and of a table for each that has its own."),
+    ] = None,
+    features: Annotated[
+        Path | None,
+        typer.Option(
+            help="Embeddings: an .npz with DOMAIN_x, DOMAIN_y and classes, or a folder with a DOMAIN.npz of each.",
+            rich_help_panel=_DATA,
+        ),
+    ] = None,
+    images: Annotated[
+        Path | None, typer.Option(help="The unpacked images, instead of --features.", rich_help_panel=_DATA)
+    ] = None,
+    backbone: Annotated[
+        str | None,
+        typer.Option(
+            help="With --images a timm model; efficientnet_lite0, which needs no download. With --features only what "
+            "tables call it.",
+            rich_help_panel=_DATA,
+        ),
+    ] = None,
+    weights: Annotated[Path | None, typer.Option(help="Its weights from a file.", rich_help_panel=_DATA)] = None,
+    incomplete: Annotated[
+        bool,
+        typer.Option(
+            "--incomplete", help="Take data that are not all as published, to try things with.", rich_help_panel=_DATA
+        ),
+    ] = False,
+    store: Annotated[
+        Path | None,
+        typer.Option(help="Folder that keeps embeddings between runs; one of yours.", rich_help_panel=_DATA),
+    ] = None,
+    split: Annotated[
+        Path | None,
+        typer.Option(
+            help="TOML file with the lists common, source_private and target_private.", rich_help_panel=_SPLIT
+        ),
+    ] = None,
+    common: Annotated[
+        str | None, typer.Option(help="Classes of both, separated by commas.", rich_help_panel=_SPLIT)
+    ] = None,
+    source_private: Annotated[
+        str | None, typer.Option(help="Classes of the source alone.", rich_help_panel=_SPLIT)
+    ] = None,
+    target_private: Annotated[
+        str | None, typer.Option(help="Classes of the target alone.", rich_help_panel=_SPLIT)
+    ] = None,
+    jobs: Annotated[int | None, typer.Option(min=1, help="Jobs at a time; one a core.", rich_help_panel=_WHERE)] = None,
+    threads: Annotated[int, typer.Option(min=1, help="Of a job.", rich_help_panel=_WHERE)] = 1,
+    slurm: Annotated[
+        bool, typer.Option("--slurm", help="Submit the jobs to Slurm, --jobs at a time.", rich_help_panel=_WHERE)
+    ] = False,
+    slurm_set: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KEY=VALUE",
+            help="What submitit takes, such as timeout_min=60 or slurm_partition=cpu; again for each.",
+            rich_help_panel=_WHERE,
+        ),
+    ] = None,
+) -> None:
+    """Compare methods on the tasks of a data set: one protocol, the same embeddings and batches for all.
+
+    Every job is a method, setting, task and seed. Stopped in any way, the same command goes on from there.
+
+    Example: `uniot benchmark office31 --methods uniot,source-only --features features.npz --out results/`
+    """
+    from rich.console import Console
+
+    from uniot.benchmark.features import features_backbone
+    from uniot.benchmark.live import watching
+    from uniot.benchmark.planning import Options, check_methods, plan_jobs
+    from uniot.benchmark.runner import run_benchmark
+    from uniot.benchmark.studies import plan_study
+
+    if (features is None) == (images is None):
+        raise DataError("give the data with --features FILE or with --images FOLDER, one of the two.")
+    if images is None and (weights is not None or store is not None):
+        raise SettingsError("--weights and --store are for --images. Leave them out.")
+    own_split = _own_split(split, (common, source_private, target_private))
+    if own_split is not None and settings is not None:
+        raise SettingsError("--settings are published splits, and a split of your own is given too. Leave one out.")
+    task_set = _task_set(dataset, features, images, is_own=own_split is not None)
+    splits = own_split or task_set.splits(_words(settings) or ["open-partial"])
+    asked = _study(study, settings, task_set, splits)
+    task_names = _words(tasks) or list((asked and asked.tasks) or task_set.tasks)
+    chosen = Options() if options is None else Options.read(options)
+    if steps is not None:
+        chosen = Options({**chosen.shared, "steps": steps}, chosen.of_method)
+    named = _methods(methods, asked)
+    check_methods(named, chosen)
+    if images is not None:
+        backbone = backbone or "efficientnet_lite0"
+        features = _embed(task_set, task_names, images, out, backbone, weights, store, incomplete=incomplete)
+    assert features is not None
+    planned = (partial(plan_jobs, splits=splits) if asked is None else partial(plan_study, asked))(
+        tasks=task_set,
+        features=features,
+        methods=named,
+        task_names=task_names,
+        n_seeds=seeds,
+        backbone=backbone or features_backbone(features),
+        options=chosen,
+        threads=threads,
+        incomplete=incomplete,
+    )
+    launcher = _launcher(out, jobs, threads, slurm_set or [], slurm=slurm)
+    with watching(planned, launcher.count, Console(stderr=True, highlight=False)) as watcher:
+        summary = run_benchmark(planned, out, launcher, watcher)
+    written = _show(summary, out, task_set.name) if asked is None else _show_study(asked, summary, out, task_set)
+    _conclude(summary, out, written)
+    if summary.failures:
+        raise typer.Exit(1)
+
+
+def _words(text: str | None) -> list[str]:
+    """What is between commas, each once."""
+    return list(dict.fromkeys(word for part in (text or "").split(",") if (word := part.strip())))
+
+
+def _methods(text: str | None, study: Study | None) -> list[str]:
+    from uniot.methods import METHODS
+
+    if text is None:
+        return ["uniot", "source-only"] if study is None else list(study.methods)
+    return list(METHODS) if text.strip() == "all" else _words(text)
+
+
+def _study(name: str | None, settings: str | None, task_set: TaskSet, splits: dict[str, ClassSplit]) -> Study | None:
+    """The study of this name, which sets out from one split."""
+    from uniot.benchmark.studies import make_study
+
+    if name is None:
+        return None
+    if settings is not None:
+        raise SettingsError("a study chooses its settings. Leave --settings out, or give a split with --split FILE.")
+    ((setting, split),) = splits.items()
+    return make_study(name, task_set, setting, split)
+
+
+def _own_split(file: Path | None, lists: tuple[str | None, str | None, str | None]) -> dict[str, ClassSplit] | None:
+    """A split that is not published, by its name."""
+    from uniot.benchmark.protocol import custom_split, read_split
+
+    given = any(part is not None for part in lists)
+    if file is not None and given:
+        raise SettingsError("--split FILE says which classes are common and private. Leave the other lists out.")
+    if file is not None:
+        return dict([read_split(file)])
+    return {"custom": custom_split(*map(_words, lists))} if given else None
+
+
+def _task_set(dataset: str, features: Path | None, images: Path | None, *, is_own: bool) -> TaskSet:
+    """The published set of this name; or, where the split is one's own, a set of one's own."""
+    from uniot.benchmark.features import domain_names
+    from uniot.benchmark.image_domains import image_domain_names
+    from uniot.benchmark.protocol import TaskSet, folder_name
+
+    try:
+        return TaskSet.of_published(dataset)
+    except DataError as error:
+        if not is_own:
+            raise DataError(f"{error} A set of your own needs a split: give --split FILE.") from None
+    names = domain_names(features) if features is not None else image_domain_names(images or Path())
+    return TaskSet.of_domains(folder_name(dataset, "the name of the set"), names)
+
+
+def _embed(
+    task_set: TaskSet,
+    task_names: list[str],
+    images: Path,
+    out: Path,
+    backbone: str,
+    weights: Path | None,
+    store: Path | None,
+    *,
+    incomplete: bool,
+) -> Path:
+    """A folder with the embeddings of the domains that the tasks use."""
+    from uniot.benchmark.image_domains import embed_domains
+    from uniot.embeddings.image_reader import ImageReader
+    from uniot.embeddings.store import EmbeddingStore
+    from uniot.images import Reading
+    from uniot.run_folder import only_one_writer
+    from uniot.settings import ImageSettings
+
+    letters = dict.fromkeys(letter for task in task_names for letter in task_set.pair(task))
+    settings = ImageSettings.checked(backbone=backbone, weights=None if weights is None else str(weights))
+    with only_one_writer(out), reading_progress() as on_progress:
+        # An image that cannot be read changes what is compared, so it is an error unless less was asked for.
+        reading = Reading(EmbeddingStore(store), strict=not incomplete, on_progress=on_progress)
+        return embed_domains(
+            task_set,
+            images,
+            letters,
+            ImageReader.open(settings),
+            out / "embeddings",
+            reading=reading,
+            as_published=not incomplete,
+        )
+
+
+def _launcher(out: Path, jobs: int | None, threads: int, parameters: list[str], *, slurm: bool) -> Launcher:
+    from uniot.benchmark.cluster import Cluster
+    from uniot.benchmark.local import LocalWorkers
+    from uniot.embeddings.reading import available_cores
+
+    if not slurm:
+        if parameters:
+            raise SettingsError("--slurm-set is for jobs on Slurm. Give --slurm too, or leave it out.")
+        return LocalWorkers(jobs or max(1, available_cores() // threads))
+    values = {"cpus_per_task": threads} | dict(map(_parameter, parameters))
+    kind = str(values.pop("cluster", "slurm"))
+    return Cluster(out, jobs or _JOBS_ON_SLURM, kind, values)
+
+
+def _parameter(text: str) -> tuple[str, int | float | str]:
+    key, equals, value = text.partition("=")
+    if not equals or not key:
+        raise SettingsError(f"--slurm-set is {text!r}. Give KEY=VALUE, such as timeout_min=60.")
+    for kind in (int, float):
+        with suppress(ValueError):
+            return key, kind(value)
+    return key, value
+
+
+def _show(summary: Summary, out: Path, dataset: str) -> list[Path]:
+    """The H-scores on the screen, and every table in files."""
+    from uniot.benchmark.table_files import write_tables
+    from uniot.benchmark.tables import make_tables
+
+    screen = console()
+    for table in make_tables(summary.results, "h", dataset=dataset):
+        screen.print(_on_screen(table), width=None if sys.stdout.isatty() else _WIDTH_OF_A_FILE)
+        screen.print(table.caption)
+    return write_tables(out, summary.results, dataset=dataset)
+
+
+def _show_study(study: Study, summary: Summary, out: Path, task_set: TaskSet) -> list[Path]:
+    """What is varied against H on the screen; everything, with figures, in files."""
+    from rich.table import Table as RichTable
+
+    from uniot.benchmark.study_files import study_findings, write_study
+
+    if not study.axes:
+        tables = _show(summary, out, task_set.name)
+        return [*write_study(out, study, study_findings(study, summary.results, task_set.published)), *tables]
+    findings = study_findings(study, summary.results)
+    for axis in study.axes:
+        of_axis = [finding for finding in findings if (finding.axis, finding.score) == (axis.name, "h")]
+        methods = list(dict.fromkeys(finding.method for finding in of_axis))
+        shown = RichTable(box=None, pad_edge=False)
+        for number, column in enumerate((axis.label, *methods)):
+            shown.add_column(column, justify="right" if number else "left")
+        for point in axis.points:
+            cells = {finding.method: finding for finding in of_axis if finding.value == point.value}
+            usual = " (usual)" if point.value == axis.usual else ""
+            shown.add_row(f"{point.value:g}{usual}", *(_spread(cells[method]) for method in methods))
+        console().print(shown, width=None if sys.stdout.isatty() else _WIDTH_OF_A_FILE)
+    console().print("H-score, %: mean over the tasks ± standard deviation over the seeds.")
+    return write_study(out, study, findings)
+
+
+def _spread(finding: Finding) -> str:
+    if finding.mean is None:
+        return "failed" if finding.n_failed else "–"
+    return f"{finding.mean:.1f}" if finding.deviation is None else f"{finding.mean:.1f} ± {finding.deviation:.1f}"
+
+
+def _conclude(summary: Summary, out: Path, written: list[Path]) -> None:
+    """What failed, how many jobs there were, and where the numbers are."""
+    screen = console()
+    for failure in summary.failures[:_MOST_FAILURES]:
+        screen.print(f"Failed: {failure.job}: {failure.reason} See {failure.folder}/")
+    n_jobs, n_failed = len(summary.results), len(summary.failures)
+    if n_failed > _MOST_FAILURES:
+        screen.print(f"… and {n_failed - _MOST_FAILURES} more, each in results.csv with its reason")
+    before = f", {summary.n_kept} of them before" if summary.n_kept else ""
+    names = dict.fromkeys(str(path.relative_to(out).parts[0]) + ("/" if path.parent != out else "") for path in written)
+    screen.print(
+        f"{n_jobs - n_failed} of {counted(n_jobs, 'job')} finished{before}. Every number is in {out / 'results.csv'}, "
+        f"the rest in {', '.join(names)} beside it."
+    )
+    if n_failed:
+        screen.print(
+            f"Next: look into error.txt of {counted(n_failed, 'failed job')}; the same command runs them again."
+        )
+
+
+def _on_screen(table: Table) -> RichTable:
+    from rich.table import Table as RichTable
+    from rich.text import Text
+
+    shown = RichTable(box=None, pad_edge=False)
+    for number, column in enumerate(("method", *table.columns)):
+        shown.add_column(Text(column), justify="right" if number else "left")
+    for row in table.rows:
+        shown.add_row(Text(row.title), *(Text(_cell(cell), "bold" if cell.is_best else "") for cell in row.cells))
+    return shown
+
+
+def _cell(cell: Cell) -> str:
+    deviation = "" if cell.deviation is None else f" ± {cell.deviation:.1f}"
+    failed = f" ({cell.n_failed} failed)" if cell.n_failed and cell.mean is not None else ""
+    reported = "" if cell.reported is None else f" [{cell.reported:.1f}]"
+    mean = cell.mean_text if cell.mean is None else f"{cell.mean:.1f}"
+    # Where there are no bold letters, as in a file, the mark of Markdown tells the best.
+    mark = "**" if cell.is_best and not sys.stdout.isatty() else ""
+    return f"{mark}{mean}{deviation}{mark}{failed}{reported}"

@@ -1,0 +1,75 @@
+"""DANN: features that a discriminator cannot tell the domain of."""
+
+from __future__ import annotations
+
+import torch.nn.functional as F
+from pydantic import Field
+from torch import nn
+
+from uniot.losses.adversarial import domain_loss, reversal_strength, reversed_gradient
+from uniot.methods.head_method import HeadMethod
+from uniot.methods.method import Batch, Losses, MethodInfo, MethodOptions
+from uniot.networks.discriminator import DomainDiscriminator
+from uniot.settings import Settings
+
+
+class DANNOptions(MethodOptions):
+    """Hyper-parameters of DANN."""
+
+    adversarial_weight: float = Field(1.0, ge=0, le=1e3, description="Weight of the domain loss.")
+    discriminator_size: int = Field(1024, ge=1, le=100_000, description="Width of the discriminator's hidden layers.")
+
+
+class DANN(HeadMethod):
+    """Cross-entropy on the source, and a discriminator D behind a gradient reversal.
+
+    The whole target is aligned with the whole source, private classes of either with whatever is nearest.
+
+    Paper: Ganin et al., Domain-Adversarial Training of Neural Networks, JMLR 2016, section 4.
+    """
+
+    def __init__(
+        self,
+        in_features: int,
+        n_classes: int,
+        settings: Settings,
+        options: DANNOptions,
+        backbone: nn.Module | None = None,
+    ) -> None:
+        super().__init__(in_features, n_classes, backbone, feature_size=settings.feature_size)
+        assert settings.steps is not None
+        self.steps = settings.steps
+        self.options = options
+        self.discriminator = DomainDiscriminator(settings.feature_size, options.discriminator_size)
+
+    def step(self, batch: Batch) -> Losses:
+        """L = CE(y, C(f_s)) + w · ½ [mean(-log D(f_s)) + mean(-log(1 - D(f_t)))], D's gradient reversed into f.
+
+        The strength of the reversal is 2 / (1 + exp(-10 p)) - 1 with p the share of the run that is done, as published.
+        """
+        source, target = self.batch_features(batch)
+        strength = reversal_strength(batch.step, self.steps)
+        classification = F.cross_entropy(self.classifier(source), batch.source_labels)
+        domains = domain_loss(
+            *self.discriminator.of_domains(
+                reversed_gradient(source, strength), reversed_gradient(target, strength), batch.generator
+            ),
+        )
+        total = classification + self.options.adversarial_weight * domains
+        return Losses(total, {"source": classification, "domain": domains})
+
+
+def _build(
+    in_features: int, n_classes: int, settings: Settings, options: DANNOptions, backbone: nn.Module | None
+) -> DANN:
+    return DANN(in_features, n_classes, settings, options, backbone)
+
+
+INFO = MethodInfo(
+    name="dann",
+    title="DANN",
+    source="Ganin et al., Domain-Adversarial Training of Neural Networks, JMLR 2016",
+    rule="unknown where the entropy of the prediction exceeds half of log C; DANN itself has no rule",
+    build=_build,
+    options=DANNOptions,
+)

@@ -1,0 +1,100 @@
+"""What the compared methods share: a bottleneck, a classifier, and a score that tells known from unknown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from uniot.methods.decision import Decision
+from uniot.methods.method import Batch, Losses, unchanged
+from uniot.transport import Shards
+
+
+class HeadMethod(nn.Module):
+    """A bottleneck and a linear classifier on embeddings; a subclass gives the losses and the score.
+
+    Attributes:
+        backbone: from inputs to embeddings.
+        bottleneck: from embeddings to features.
+        classifier: from features to logits.
+        border: samples whose score is below it are unknown.
+    """
+
+    border = 0.5
+
+    def __init__(
+        self, in_features: int, n_classes: int, backbone: nn.Module | None = None, *, feature_size: int = 256
+    ) -> None:
+        super().__init__()
+        self.backbone = backbone or nn.Identity()
+        self.bottleneck: nn.Module = nn.Linear(in_features, feature_size)
+        self.classifier: nn.Module = nn.Linear(feature_size, n_classes)
+        self.n_classes = n_classes
+
+    def features(self, inputs: Tensor) -> Tensor:
+        """Inputs to features, (n, d)."""
+        features: Tensor = self.bottleneck(self.backbone(inputs))
+        return features
+
+    def batch_features(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Features of the whole source batch and of the whole target batch, whichever process made them."""
+        own = self.features(torch.cat([batch.source, batch.target])).float()
+        source, target = own.split([len(batch.source), len(batch.target)])
+        return batch.gather(source), batch.gather(target)
+
+    def step(self, batch: Batch) -> Losses:
+        """The losses of one step."""
+        raise NotImplementedError
+
+    def score(self, features: Tensor) -> Tensor:
+        """From 0 to 1 how surely each sample is of a source class, (n,): here one less the normalised entropy.
+
+        With the border of one half, a sample is unknown iff H(p) > log(C) / 2.
+        """
+        return 1 - normalised_entropy(self.classifier(features))
+
+    def decide(self, features: Tensor) -> Decision:
+        """The class of the largest logit; known where the score is not below the border."""
+        with torch.no_grad():
+            return Decision.of(self.classifier(features).softmax(dim=1), self.score(features), self.border)
+
+    def prepare(self, target: Tensor, target_ids: Tensor, gather: Callable[[Tensor], Tensor] = unchanged) -> None:
+        """Nothing has to be seen before the first step."""
+
+    def is_prepared(self) -> bool:
+        """Always."""
+        return True
+
+    def after_step(self) -> None:
+        """Nothing is left to do."""
+
+    def conclude(self, features: Tensor, generator: torch.Generator, shards: Shards | None = None) -> None:
+        """The rule is the same whatever the target."""
+
+    def rule_state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """Nothing but the weights."""
+        return {}, {}
+
+    def load_rule_state(self, tensors: Mapping[str, Tensor], about: Mapping[str, Any]) -> None:
+        """There is nothing to load."""
+
+    def forget_samples(self) -> None:
+        """No feature of a sample is kept."""
+
+    def class_prototypes(self) -> Tensor | None:
+        """There are none."""
+        return None
+
+    def cluster_prototypes(self) -> Tensor | None:
+        """There are none."""
+        return None
+
+
+def normalised_entropy(logits: Tensor) -> Tensor:
+    """Entropy of the softmax over its largest possible value log C, (n,), from 0 to 1."""
+    log_p = F.log_softmax(logits, dim=1)
+    return -(log_p.exp() * log_p).sum(dim=1) / torch.log(torch.tensor(float(max(2, logits.shape[1]))))

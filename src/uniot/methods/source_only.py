@@ -1,0 +1,35 @@
+"""A classifier that has seen the source alone: what every adaptation is measured against (the paper's ResNet row)."""
+
+from __future__ import annotations
+
+import torch.nn.functional as F
+from torch import nn
+
+from uniot.methods.head_method import HeadMethod
+from uniot.methods.method import Batch, Losses, MethodInfo, MethodOptions
+from uniot.settings import Settings
+
+
+class SourceOnly(HeadMethod):
+    """Cross-entropy on the source; unknown where the entropy of a prediction is above half of its maximum."""
+
+    def step(self, batch: Batch) -> Losses:
+        """L = CE(y, C(f(x))) over the source."""
+        source, _ = self.batch_features(batch)
+        loss = F.cross_entropy(self.classifier(source), batch.source_labels)
+        return Losses(loss, {"source": loss})
+
+
+def _build(
+    in_features: int, n_classes: int, settings: Settings, _options: MethodOptions, backbone: nn.Module | None
+) -> SourceOnly:
+    return SourceOnly(in_features, n_classes, backbone, feature_size=settings.feature_size)
+
+
+INFO = MethodInfo(
+    name="source-only",
+    title="Source only",
+    source="a classifier trained on the source, without adaptation",
+    rule="unknown where the entropy of the prediction exceeds half of log C",
+    build=_build,
+)

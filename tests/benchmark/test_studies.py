@@ -1,0 +1,182 @@
+"""Studies: one thing varies at a time, points that two axes share are run once, and every number reaches the files."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import pytest
+
+from uniot.benchmark.planning import Options
+from uniot.benchmark.protocol import TaskSet
+from uniot.benchmark.results import Result
+from uniot.benchmark.studies import STUDIES, Study, make_study, plan_study
+from uniot.benchmark.study_files import study_findings, write_study
+from uniot.data.benchmark_sets import benchmark_set
+from uniot.data.published_set import ClassSplit
+from uniot.errors import SettingsError
+from uniot.methods import METHODS
+from uniot.settings import Settings
+
+OFFICE31 = TaskSet.of_published("office31")
+SPLIT = OFFICE31.splits(["open-partial"])["open-partial"]
+
+
+def study(name: str) -> Study:
+    return make_study(name, OFFICE31, "open-partial", SPLIT)
+
+
+def results(of: Study, scores: dict[tuple[str, str], list[float]]) -> list[Result]:
+    """A result of task A2W for each setting, method and seed."""
+    return [
+        Result(
+            method=method,
+            task="A2W",
+            seed=seed,
+            setting=setting,
+            backbone="b",
+            steps=1,
+            seconds=1,
+            h=h,
+            h3_oracle=h / 2,
+        )
+        for (setting, method), values in scores.items()
+        for seed, h in enumerate(values)
+    ]
+
+
+def test_every_method_of_a_study_exists():
+    assert all(method in METHODS for name in STUDIES for method in study(name).methods)
+
+
+def test_the_ablation_is_of_all_variants_on_the_split_as_it_is():
+    found = study("ablation")
+    assert found.methods[0] == "uniot"
+    assert len(found.methods) == 8
+    assert {setting: point.split for setting, point in found.points.items()} == {"open-partial": SPLIT}
+
+
+def test_robustness_takes_away_private_classes_of_one_side_and_leaves_the_rest():
+    source, target = study("robustness").axes
+    assert [point.value for point in source.points] == [0, 2, 4, 6, 8, 10]
+    assert [point.value for point in target.points] == [1, 3, 5, 7, 9, 11]
+    for point in source.points:
+        assert point.split == ClassSplit(SPLIT.common, SPLIT.source_private[: int(point.value)], SPLIT.target_private)
+    for point in target.points:
+        assert point.split == ClassSplit(SPLIT.common, SPLIT.source_private, SPLIT.target_private[: int(point.value)])
+
+
+def test_robustness_needs_private_classes_on_both_sides():
+    with pytest.raises(SettingsError, match="open has 0 of the source and 11 of the target"):
+        make_study("robustness", OFFICE31, "open", OFFICE31.splits(["open"])["open"])
+
+
+def test_the_usual_values_of_the_sensitivity_are_the_defaults_and_every_value_is_allowed():
+    defaults = Settings.checked().model_dump()
+    for axis in study("sensitivity").axes:
+        assert axis.usual == defaults[axis.name]
+        for point in axis.points:
+            changed = dict(point.changed)
+            assert changed == ({} if point.value == axis.usual else {axis.name: point.value})
+            Settings.checked(**changed)
+
+
+@pytest.mark.parametrize("name", ["robustness", "sensitivity"])
+def test_where_axes_meet_there_is_one_point(name):
+    found = study(name)
+    shared = [point for axis in found.axes for point in axis.points if point.setting == "open-partial"]
+    assert len(shared) > 1
+    assert len(found.points) == sum(len(axis.points) for axis in found.axes) - len(shared) + 1
+
+
+def test_jobs_differ_in_what_is_varied_alone(features: Path):
+    tasks = TaskSet.of_domains("toys", ("photo", "sketch"))
+    classes = ClassSplit(("cup", "pen", "tin"), ("bag", "key"), ("hat", "jar"))
+    found = make_study("sensitivity", tasks, "mine", classes)
+    jobs = plan_study(
+        found,
+        tasks,
+        features,
+        methods=["uniot"],
+        task_names=["photo2sketch"],
+        n_seeds=2,
+        backbone="none",
+        options=Options({"steps": 5}),
+    )
+    assert len(jobs) == 2 * len(found.points)
+    assert [job.seed for job in jobs] == sorted(job.seed for job in jobs)
+    for job in jobs:
+        assert job.settings == {"steps": 5, **dict(found.points[job.setting].changed)}
+    assert len({job.digest for job in jobs}) == len(jobs)
+
+
+def test_there_is_no_other_study():
+    with pytest.raises(SettingsError, match="Take one of: ablation, robustness, sensitivity"):
+        study("everything")
+
+
+def test_findings_are_means_over_seeds_in_per_cent():
+    found = study("sensitivity")
+    rows = study_findings(found, results(found, {("n_clusters=25", "uniot"): [0.8, 0.9]}))
+    (h,) = [row for row in rows if row.score == "h"]
+    assert (h.axis, h.value, h.method, h.n_seeds, h.paper) == ("n_clusters", 25, "uniot", 2, None)
+    assert (h.mean, h.deviation) == (pytest.approx(85), pytest.approx(7.0710678))
+
+
+def test_a_shared_point_is_found_on_every_axis():
+    found = study("sensitivity")
+    rows = study_findings(found, results(found, {("open-partial", "uniot"): [0.8]}))
+    assert [row.axis for row in rows if row.score == "h"] == [
+        "similarity_threshold",
+        "class_mass_momentum",
+        "adaptation_weight",
+    ]
+
+
+def test_the_ablation_has_the_papers_numbers_beside_it():
+    found = study("ablation")
+    rows = study_findings(
+        found, results(found, {("open-partial", "uniot-without-ccd"): [0.7]}), benchmark_set("office31")
+    )
+    assert {row.score: row.paper for row in rows if row.paper is not None} == {"h": 74.18, "h3_oracle": 75.38}
+
+
+def test_files_hold_every_finding_and_a_figure_of_each_axis(tmp_path: Path):
+    found = study("robustness")
+    scores = {(setting, method): [0.5, 0.7] for setting in found.points for method in ("uniot", "dance")}
+    findings = study_findings(found, results(found, scores))
+    written = write_study(tmp_path, found, findings)
+    assert [path.relative_to(tmp_path).as_posix() for path in written] == [
+        "robustness.csv",
+        "figures/source-private.pdf",
+        "figures/source-private.svg",
+        "figures/target-private.pdf",
+        "figures/target-private.svg",
+    ]
+    with written[0].open(encoding="utf-8", newline="") as file:
+        lines = list(csv.DictReader(file))
+    assert len(lines) == len(findings)
+    assert {line["mean"] for line in lines if line["score"] == "h"} == {"60.00"}
+    drawn = written[2].read_text(encoding="utf-8")
+    for word in ("private classes of the source", "UniOT", "DANCE", "H³-score (oracle), %"):
+        assert word in drawn
+
+
+def test_the_figure_of_the_ablation_has_a_bar_for_each_method_and_the_papers_mark(tmp_path: Path):
+    found = study("ablation")
+    scores = {("open-partial", method): [0.8, 0.9] for method in found.methods}
+    findings = study_findings(found, results(found, scores), benchmark_set("office31"))
+    drawn = write_study(tmp_path, found, findings)[2].read_text(encoding="utf-8")
+    for word in ("UniOT without L_CCD", "UniOT with SimSiam", "paper (fine-tuned)"):
+        assert word in drawn
+
+
+def test_a_point_whose_jobs_failed_is_left_out_of_the_line(tmp_path: Path):
+    found = study("robustness")
+    failed = Result(
+        method="uniot", task="A2W", seed=0, setting="source-private=2", backbone="b", steps=1, seconds=1, failure="no"
+    )
+    findings = study_findings(found, [*results(found, {("open-partial", "uniot"): [0.5]}), failed])
+    (at_two,) = [one for one in findings if (one.value, one.score) == (2, "h")]
+    assert (at_two.mean, at_two.n_failed) == (None, 1)
+    assert all(path.stat().st_size for path in write_study(tmp_path, found, findings))
