@@ -11,14 +11,14 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from pydantic import Field
-from torch import Tensor, nn
+from torch import Tensor
 
 from uniot import UniOT
 from uniot.data.toy import make_toy_domains
 from uniot.evaluation import evaluate
+from uniot.losses.entropy import normalised_entropy
 from uniot.methods import Batch, Losses, MethodInfo, MethodOptions, register
-from uniot.methods.head_method import HeadMethod, normalised_entropy
-from uniot.settings import Settings
+from uniot.methods.head_method import HeadMethod
 from uniot.transport import Shards
 
 
@@ -31,11 +31,7 @@ class OtsuOptions(MethodOptions):
 class Otsu(HeadMethod):
     """Entropy separation at Otsu's border; networks, score and decision are those of `HeadMethod`."""
 
-    def __init__(
-        self, in_features: int, n_classes: int, settings: Settings, options: OtsuOptions, backbone: nn.Module | None
-    ) -> None:
-        super().__init__(in_features, n_classes, backbone, feature_size=settings.feature_size)
-        self.options = options
+    options: OtsuOptions
 
     def step(self, batch: Batch) -> Losses:
         """L = CE(y, C(f_s)) + λ mean(±H(C(f_t)) / log C): plus from the batch's border on, minus below it."""

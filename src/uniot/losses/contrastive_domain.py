@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
+
+from uniot.losses.discrepancy import gaussian_kernels
 
 
 def contrastive_domain_discrepancy(source: Tensor, target: Tensor, n_kernels: int = 5, factor: float = 2.0) -> Tensor:
@@ -31,10 +32,9 @@ def contrastive_domain_discrepancy(source: Tensor, target: Tensor, n_kernels: in
     between = _squared_distances(source[:, None], target[None])
     total = within_source.sum(dim=(2, 3)) + within_target.sum(dim=(2, 3)) + 2 * between.sum(dim=(2, 3))
     width = (total.detach() / ((m + n) ** 2 - m - n)).clamp_min(1e-5)[:, :, None, None]
-    scales = [factor ** (i - n_kernels // 2) for i in range(n_kernels)]
 
     def mean_kernel(distances: Tensor) -> Tensor:
-        return torch.stack([torch.exp(-distances / (width * scale)) for scale in scales]).sum(dim=0).mean(dim=(2, 3))
+        return gaussian_kernels(distances, width, n_kernels, factor).mean(dim=(2, 3))
 
     discrepancy = mean_kernel(within_source) + mean_kernel(within_target) - 2 * mean_kernel(between)
     intra = discrepancy.diagonal().mean()

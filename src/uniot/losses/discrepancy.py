@@ -43,7 +43,12 @@ def mean_discrepancy(distances: Tensor, n_source: int, n_kernels: int = 5, facto
     bandwidth = distances.detach().sum() / (n * n - n)
     # Batches of one and the same point have no scale of their own; any will do.
     bandwidth = torch.where(bandwidth > 0, bandwidth, 1)
-    scales = [factor ** (i - n_kernels // 2) for i in range(n_kernels)]
-    kernel = torch.stack([torch.exp(-distances / (bandwidth * scale)) for scale in scales]).sum(dim=0)
+    kernel = gaussian_kernels(distances, bandwidth, n_kernels, factor)
     source, target = kernel[:n_source], kernel[n_source:]
     return source[:, :n_source].mean() + target[:, n_source:].mean() - 2 * source[:, n_source:].mean()
+
+
+def gaussian_kernels(distances: Tensor, bandwidth: Tensor, n_kernels: int, factor: float) -> Tensor:
+    """Σ_i exp(-d / (h factor^i)), the exponents i centred on zero, of squared distances d and their bandwidth h."""
+    scales = [factor ** (i - n_kernels // 2) for i in range(n_kernels)]
+    return torch.stack([torch.exp(-distances / (bandwidth * scale)) for scale in scales]).sum(dim=0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -14,3 +15,8 @@ def entropy(logits: Tensor) -> Tensor:
     """
     log_p = F.log_softmax(logits, dim=1)
     return -(log_p.exp() * log_p).sum(dim=1)
+
+
+def normalised_entropy(logits: Tensor) -> Tensor:
+    """H(p) over its largest possible value log c, (n,), from 0 to 1."""
+    return entropy(logits) / torch.log(torch.tensor(float(max(2, logits.shape[1]))))

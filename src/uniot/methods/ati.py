@@ -142,6 +142,8 @@ class ATI(HeadMethod):
         outlier_cost: λ.
     """
 
+    options: ATIOptions
+
     means: Tensor
     counts: Tensor
     coordinates: Tensor
@@ -157,14 +159,11 @@ class ATI(HeadMethod):
         options: ATIOptions,
         backbone: nn.Module | None = None,
     ) -> None:
-        super().__init__(in_features, n_classes, backbone, feature_size=settings.feature_size)
-        assert settings.steps is not None
-        assert settings.queue_size is not None
-        self.options = options
-        self.turning_step = settings.steps // 3
+        super().__init__(in_features, n_classes, settings, options, backbone)
+        self.turning_step = self.steps // 3
         self.bottleneck = nn.Identity()
         self.classifier = nn.Linear(in_features, n_classes)
-        self.memory = SampleBank(settings.queue_size, in_features)
+        self.memory = SampleBank(self.queue_size, in_features)
         self.register_buffer("means", torch.zeros(n_classes, in_features))
         self.register_buffer("counts", torch.zeros(n_classes))
         self.register_buffer("coordinates", torch.zeros(in_features, n_classes))
@@ -228,18 +227,12 @@ class ATI(HeadMethod):
         self.memory.clear()
 
 
-def _build(
-    in_features: int, n_classes: int, settings: Settings, options: ATIOptions, backbone: nn.Module | None
-) -> ATI:
-    return ATI(in_features, n_classes, settings, options, backbone)
-
-
 INFO = MethodInfo(
     name="ati",
     title="ATI",
     source="Panareda Busto and Gall, Open Set Domain Adaptation, ICCV 2017",
     rule="unknown where the nearest transformed class mean is farther than λ, half-way from the least distance to the "
     "largest",
-    build=_build,
+    build=ATI,
     options=ATIOptions,
 )

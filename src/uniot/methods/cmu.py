@@ -61,6 +61,8 @@ class CMU(HeadMethod):
     as in the paper, where the code gives them the source's. Their bottleneck and discriminator have batch norm.
     """
 
+    options: CMUOptions
+
     class_weights: Tensor
     least: Tensor
     most: Tensor
@@ -73,19 +75,15 @@ class CMU(HeadMethod):
         options: CMUOptions,
         backbone: nn.Module | None = None,
     ) -> None:
-        super().__init__(in_features, n_classes, backbone, feature_size=settings.feature_size)
-        assert settings.queue_size is not None
-        assert settings.steps is not None
+        super().__init__(in_features, n_classes, settings, options, backbone)
         heads = [nn.Linear(settings.feature_size, n_classes) for _ in _INITIALISATIONS]
         for head, initialise in zip(heads, _INITIALISATIONS, strict=True):
             initialise(head.weight)
         self.heads = nn.ModuleList(heads)
         self.adversary = DomainDiscriminator(settings.feature_size, options.discriminator_size)
-        self.queue = FeatureQueue(settings.queue_size, settings.feature_size)
-        self.options = options
+        self.queue = FeatureQueue(self.queue_size, settings.feature_size)
         self.border = options.threshold
-        self.steps = settings.steps
-        self.round_length = max(1, settings.steps // options.rounds)
+        self.round_length = max(1, self.steps // options.rounds)
         self.register_buffer("class_weights", torch.ones(n_classes))
         self.register_buffer("least", torch.zeros(_CERTAINTIES))
         self.register_buffer("most", torch.ones(_CERTAINTIES))
@@ -204,17 +202,11 @@ _INITIALISATIONS: tuple[Callable[[Tensor], Tensor], ...] = (
 )
 
 
-def _build(
-    in_features: int, n_classes: int, settings: Settings, options: CMUOptions, backbone: nn.Module | None
-) -> CMU:
-    return CMU(in_features, n_classes, settings, options, backbone)
-
-
 INFO = MethodInfo(
     name="cmu",
     title="CMU",
     source="Fu et al., Learning to Detect Open Classes for Universal Domain Adaptation, ECCV 2020",
     rule="unknown where entropy, confidence and agreement of five classifiers, scaled over the target, are below 0.5",
-    build=_build,
+    build=CMU,
     options=CMUOptions,
 )

@@ -38,6 +38,8 @@ class DANCE(HeadMethod):
         memory: unit features of the target.
     """
 
+    options: DANCEOptions
+
     classifier: _CosineClassifier
 
     def __init__(
@@ -48,12 +50,10 @@ class DANCE(HeadMethod):
         options: DANCEOptions,
         backbone: nn.Module | None = None,
     ) -> None:
-        super().__init__(in_features, n_classes, backbone, feature_size=settings.feature_size)
-        assert settings.queue_size is not None
-        self.options = options
+        super().__init__(in_features, n_classes, settings, options, backbone)
         self.bottleneck = nn.Identity()
         self.classifier = _CosineClassifier(n_classes, in_features, options.temperature)
-        self.memory = SampleBank(settings.queue_size, in_features)
+        self.memory = SampleBank(self.queue_size, in_features)
 
     def features(self, inputs: Tensor) -> Tensor:
         """Inputs to unit features, (n, d)."""
@@ -111,17 +111,11 @@ class _CosineClassifier(Prototypes):
         return super().forward(features) / self.temperature
 
 
-def _build(
-    in_features: int, n_classes: int, settings: Settings, options: DANCEOptions, backbone: nn.Module | None
-) -> DANCE:
-    return DANCE(in_features, n_classes, settings, options, backbone)
-
-
 INFO = MethodInfo(
     name="dance",
     title="DANCE",
     source="Saito et al., Universal Domain Adaptation through Self-Supervision, NeurIPS 2020",
     rule="unknown where the entropy of the prediction exceeds half of log C",
-    build=_build,
+    build=DANCE,
     options=DANCEOptions,
 )

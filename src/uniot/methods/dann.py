@@ -28,6 +28,8 @@ class DANN(HeadMethod):
     Paper: Ganin et al., Domain-Adversarial Training of Neural Networks, JMLR 2016, section 4.
     """
 
+    options: DANNOptions
+
     def __init__(
         self,
         in_features: int,
@@ -36,10 +38,7 @@ class DANN(HeadMethod):
         options: DANNOptions,
         backbone: nn.Module | None = None,
     ) -> None:
-        super().__init__(in_features, n_classes, backbone, feature_size=settings.feature_size)
-        assert settings.steps is not None
-        self.steps = settings.steps
-        self.options = options
+        super().__init__(in_features, n_classes, settings, options, backbone)
         self.discriminator = DomainDiscriminator(settings.feature_size, options.discriminator_size)
 
     def step(self, batch: Batch) -> Losses:
@@ -59,17 +58,11 @@ class DANN(HeadMethod):
         return Losses(total, {"source": classification, "domain": domains})
 
 
-def _build(
-    in_features: int, n_classes: int, settings: Settings, options: DANNOptions, backbone: nn.Module | None
-) -> DANN:
-    return DANN(in_features, n_classes, settings, options, backbone)
-
-
 INFO = MethodInfo(
     name="dann",
     title="DANN",
     source="Ganin et al., Domain-Adversarial Training of Neural Networks, JMLR 2016",
     rule="unknown where the entropy of the prediction exceeds half of log C; DANN itself has no rule",
-    build=_build,
+    build=DANN,
     options=DANNOptions,
 )

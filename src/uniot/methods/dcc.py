@@ -67,6 +67,8 @@ class DCC(HeadMethod):
     authors draw cluster by cluster.
     """
 
+    options: DCCOptions
+
     centres: Tensor
     classes: Tensor
     n_clusters: Tensor
@@ -79,15 +81,11 @@ class DCC(HeadMethod):
         options: DCCOptions,
         backbone: nn.Module | None = None,
     ) -> None:
-        super().__init__(in_features, n_classes, backbone, feature_size=settings.feature_size)
-        assert settings.queue_size is not None
-        assert settings.steps is not None
+        super().__init__(in_features, n_classes, settings, options, backbone)
         self.norm = nn.BatchNorm1d(settings.feature_size)
-        self.source_bank = SampleBank(settings.queue_size, in_features)
-        self.target_bank = SampleBank(settings.queue_size, in_features)
-        self.options = options
-        self.steps = settings.steps
-        self.round_length = max(1, settings.steps // options.rounds)
+        self.source_bank = SampleBank(self.queue_size, in_features)
+        self.target_bank = SampleBank(self.queue_size, in_features)
+        self.round_length = max(1, self.steps // options.rounds)
         self.most_clusters = max(2, int(n_classes * options.most_clusters))
         # Room for as many clusters as there may be; those in use come first.
         self.register_buffer("centres", torch.zeros(self.most_clusters, settings.feature_size))
@@ -273,18 +271,12 @@ def _some_of_all(rows: Tensor, shards: Shards | None) -> Tensor:
     return shards.add(everything)
 
 
-def _build(
-    in_features: int, n_classes: int, settings: Settings, options: DCCOptions, backbone: nn.Module | None
-) -> DCC:
-    return DCC(in_features, n_classes, settings, options, backbone)
-
-
 INFO = MethodInfo(
     name="dcc",
     title="DCC",
     source="Li et al., Domain Consensus Clustering for Universal Domain Adaptation, CVPR 2021",
     rule="unknown where the nearest centre is that of a target cluster that agrees with no source class",
-    build=_build,
+    build=DCC,
     options=DCCOptions,
     learning_rate=0.001,
 )

@@ -6,11 +6,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
+from uniot.losses.entropy import normalised_entropy
 from uniot.methods.decision import Decision
-from uniot.methods.method import Batch, Losses, unchanged
+from uniot.methods.method import Batch, Losses, MethodOptions, unchanged
+from uniot.settings import Settings
 from uniot.transport import Shards
 
 
@@ -21,19 +22,40 @@ class HeadMethod(nn.Module):
         backbone: from inputs to embeddings.
         bottleneck: from embeddings to features.
         classifier: from features to logits.
+        settings: of the run, resolved.
+        options: of the method.
         border: samples whose score is below it are unknown.
     """
 
     border = 0.5
 
     def __init__(
-        self, in_features: int, n_classes: int, backbone: nn.Module | None = None, *, feature_size: int = 256
+        self,
+        in_features: int,
+        n_classes: int,
+        settings: Settings,
+        options: MethodOptions,
+        backbone: nn.Module | None = None,
     ) -> None:
         super().__init__()
         self.backbone = backbone or nn.Identity()
-        self.bottleneck: nn.Module = nn.Linear(in_features, feature_size)
-        self.classifier: nn.Module = nn.Linear(feature_size, n_classes)
+        self.bottleneck: nn.Module = nn.Linear(in_features, settings.feature_size)
+        self.classifier: nn.Module = nn.Linear(settings.feature_size, n_classes)
         self.n_classes = n_classes
+        self.settings = settings
+        self.options = options
+
+    @property
+    def steps(self) -> int:
+        """Length of the run."""
+        assert self.settings.steps is not None
+        return self.settings.steps
+
+    @property
+    def queue_size(self) -> int:
+        """Samples that a memory holds at most."""
+        assert self.settings.queue_size is not None
+        return self.settings.queue_size
 
     def features(self, inputs: Tensor) -> Tensor:
         """Inputs to features, (n, d)."""
@@ -92,9 +114,3 @@ class HeadMethod(nn.Module):
     def cluster_prototypes(self) -> Tensor | None:
         """There are none."""
         return None
-
-
-def normalised_entropy(logits: Tensor) -> Tensor:
-    """Entropy of the softmax over its largest possible value log C, (n,), from 0 to 1."""
-    log_p = F.log_softmax(logits, dim=1)
-    return -(log_p.exp() * log_p).sum(dim=1) / torch.log(torch.tensor(float(max(2, logits.shape[1]))))

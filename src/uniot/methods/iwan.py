@@ -37,6 +37,8 @@ class IWAN(HeadMethod):
     Paper: Zhang et al., Importance Weighted Adversarial Nets for Partial Domain Adaptation, CVPR 2018, section 3.
     """
 
+    options: IWANOptions
+
     def __init__(
         self,
         in_features: int,
@@ -45,10 +47,7 @@ class IWAN(HeadMethod):
         options: IWANOptions,
         backbone: nn.Module | None = None,
     ) -> None:
-        super().__init__(in_features, n_classes, backbone, feature_size=settings.feature_size)
-        assert settings.steps is not None
-        self.steps = settings.steps
-        self.options = options
+        super().__init__(in_features, n_classes, settings, options, backbone)
         self.weigher = DomainDiscriminator(settings.feature_size, options.discriminator_size)
         self.discriminator = DomainDiscriminator(settings.feature_size, options.discriminator_size)
 
@@ -90,18 +89,12 @@ class IWAN(HeadMethod):
         return F.logsigmoid(-self.weigher(source)).softmax(dim=0) * len(source)
 
 
-def _build(
-    in_features: int, n_classes: int, settings: Settings, options: IWANOptions, backbone: nn.Module | None
-) -> IWAN:
-    return IWAN(in_features, n_classes, settings, options, backbone)
-
-
 INFO = MethodInfo(
     name="iwan",
     title="IWAN",
     source="Zhang et al., Importance Weighted Adversarial Nets for Partial Domain Adaptation, CVPR 2018",
     rule="unknown where the entropy of the prediction exceeds half of log C; IWAN itself has no rule",
-    build=_build,
+    build=IWAN,
     options=IWANOptions,
     learning_rate=0.001,
 )

@@ -35,6 +35,8 @@ class OSBP(HeadMethod):
     predictions use the running means over both.
     """
 
+    options: OSBPOptions
+
     bottleneck: _Generator
 
     def __init__(
@@ -45,10 +47,9 @@ class OSBP(HeadMethod):
         options: OSBPOptions,
         backbone: nn.Module | None = None,
     ) -> None:
-        super().__init__(in_features, n_classes, backbone, feature_size=settings.feature_size)
+        super().__init__(in_features, n_classes, settings, options, backbone)
         if settings.batch_size < 2:
             raise SettingsError("osbp normalises over a batch, and batch_size is 1. Set batch_size to 2 or more.")
-        self.options = options
         self.bottleneck = _Generator(in_features, settings.feature_size, options.dropout)
         self.classifier = nn.Linear(settings.feature_size, n_classes + 1)
 
@@ -100,18 +101,12 @@ class _Generator(nn.Module):
         return dropped(F.relu(self.second_norm(self.second(hidden))), self.dropout, generator)
 
 
-def _build(
-    in_features: int, n_classes: int, settings: Settings, options: OSBPOptions, backbone: nn.Module | None
-) -> OSBP:
-    return OSBP(in_features, n_classes, settings, options, backbone)
-
-
 INFO = MethodInfo(
     name="osbp",
     title="OSBP",
     source="Saito et al., Open Set Domain Adaptation by Backpropagation, ECCV 2018",
     rule="unknown where the further class of the classifier is the likeliest",
-    build=_build,
+    build=OSBP,
     options=OSBPOptions,
     learning_rate=0.001,
 )

@@ -35,6 +35,8 @@ class OVANet(HeadMethod):
         one_vs_all: 2c rows, c for "not of this class" and then c for "of this class".
     """
 
+    options: OVANetOptions
+
     def __init__(
         self,
         in_features: int,
@@ -43,8 +45,7 @@ class OVANet(HeadMethod):
         options: OVANetOptions,
         backbone: nn.Module | None = None,
     ) -> None:
-        super().__init__(in_features, n_classes, backbone, feature_size=settings.feature_size)
-        self.options = options
+        super().__init__(in_features, n_classes, settings, options, backbone)
         self.bottleneck = nn.Identity()
         self.classifier = nn.Linear(in_features, n_classes, bias=False)
         self.one_vs_all = Prototypes(2 * n_classes, in_features)
@@ -82,17 +83,11 @@ class OVANet(HeadMethod):
         return logits.view(len(features), 2, self.n_classes)
 
 
-def _build(
-    in_features: int, n_classes: int, settings: Settings, options: OVANetOptions, backbone: nn.Module | None
-) -> OVANet:
-    return OVANet(in_features, n_classes, settings, options, backbone)
-
-
 INFO = MethodInfo(
     name="ovanet",
     title="OVANet",
     source="Saito and Saenko, OVANet: One-vs-All Network for Universal Domain Adaptation, ICCV 2021",
     rule="unknown where the one-vs-all classifier of the nearest class gives less than one half",
-    build=_build,
+    build=OVANet,
     options=OVANetOptions,
 )

@@ -42,6 +42,8 @@ class PADA(HeadMethod):
         predicted: sum of the predictions since the last renewal, (c,).
     """
 
+    options: PADAOptions
+
     class_weights: Tensor
     predicted: Tensor
 
@@ -53,10 +55,7 @@ class PADA(HeadMethod):
         options: PADAOptions,
         backbone: nn.Module | None = None,
     ) -> None:
-        super().__init__(in_features, n_classes, backbone, feature_size=settings.feature_size)
-        assert settings.steps is not None
-        self.steps = settings.steps
-        self.options = options
+        super().__init__(in_features, n_classes, settings, options, backbone)
         self.discriminator = DomainDiscriminator(settings.feature_size, options.discriminator_size)
         self.register_buffer("class_weights", torch.ones(n_classes))
         self.register_buffer("predicted", torch.zeros(n_classes, dtype=torch.float64))
@@ -93,17 +92,11 @@ class PADA(HeadMethod):
             self.predicted.zero_()
 
 
-def _build(
-    in_features: int, n_classes: int, settings: Settings, options: PADAOptions, backbone: nn.Module | None
-) -> PADA:
-    return PADA(in_features, n_classes, settings, options, backbone)
-
-
 INFO = MethodInfo(
     name="pada",
     title="PADA",
     source="Cao et al., Partial Adversarial Domain Adaptation, ECCV 2018",
     rule="unknown where the entropy of the prediction exceeds half of log C; PADA itself has no rule",
-    build=_build,
+    build=PADA,
     options=PADAOptions,
 )

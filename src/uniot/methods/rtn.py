@@ -38,6 +38,8 @@ class RTN(HeadMethod):
     Paper: Long et al., Unsupervised Domain Adaptation with Residual Transfer Networks, NeurIPS 2016, section 3.
     """
 
+    options: RTNOptions
+
     def __init__(
         self,
         in_features: int,
@@ -46,10 +48,7 @@ class RTN(HeadMethod):
         options: RTNOptions,
         backbone: nn.Module | None = None,
     ) -> None:
-        super().__init__(in_features, n_classes, backbone, feature_size=settings.feature_size)
-        assert settings.steps is not None
-        self.steps = settings.steps
-        self.options = options
+        super().__init__(in_features, n_classes, settings, options, backbone)
         self.residual = nn.Sequential(_small_layer(n_classes), nn.ReLU(), _small_layer(n_classes))
 
     def step(self, batch: Batch) -> Losses:
@@ -85,17 +84,11 @@ def _small_layer(size: int) -> nn.Linear:
     return layer
 
 
-def _build(
-    in_features: int, n_classes: int, settings: Settings, options: RTNOptions, backbone: nn.Module | None
-) -> RTN:
-    return RTN(in_features, n_classes, settings, options, backbone)
-
-
 INFO = MethodInfo(
     name="rtn",
     title="RTN",
     source="Long et al., Unsupervised Domain Adaptation with Residual Transfer Networks, NeurIPS 2016",
     rule="unknown where the entropy of the prediction exceeds half of log C; RTN itself has no rule",
-    build=_build,
+    build=RTN,
     options=RTNOptions,
 )

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import torch.nn.functional as F
-from torch import nn
 
 from uniot.methods.head_method import HeadMethod
-from uniot.methods.method import Batch, Losses, MethodInfo, MethodOptions
-from uniot.settings import Settings
+from uniot.methods.method import Batch, Losses, MethodInfo
 
 
 class SourceOnly(HeadMethod):
@@ -20,16 +18,10 @@ class SourceOnly(HeadMethod):
         return Losses(loss, {"source": loss})
 
 
-def _build(
-    in_features: int, n_classes: int, settings: Settings, _options: MethodOptions, backbone: nn.Module | None
-) -> SourceOnly:
-    return SourceOnly(in_features, n_classes, backbone, feature_size=settings.feature_size)
-
-
 INFO = MethodInfo(
     name="source-only",
     title="Source only",
     source="a classifier trained on the source, without adaptation",
     rule="unknown where the entropy of the prediction exceeds half of log C",
-    build=_build,
+    build=SourceOnly,
 )

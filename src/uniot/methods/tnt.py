@@ -50,6 +50,8 @@ class TNT(HeadMethod):
         outside: mean u' of the samples of other classes that come closest to each class, (c,).
     """
 
+    options: TNTOptions
+
     inside: Tensor
     outside: Tensor
 
@@ -61,13 +63,9 @@ class TNT(HeadMethod):
         options: TNTOptions,
         backbone: nn.Module | None = None,
     ) -> None:
-        super().__init__(in_features, n_classes, backbone, feature_size=settings.feature_size)
-        assert settings.queue_size is not None
-        assert settings.steps is not None
-        self.source_bank = SampleBank(settings.queue_size, settings.feature_size)
-        self.target_bank = SampleBank(settings.queue_size, settings.feature_size)
-        self.options = options
-        self.steps = settings.steps
+        super().__init__(in_features, n_classes, settings, options, backbone)
+        self.source_bank = SampleBank(self.queue_size, settings.feature_size)
+        self.target_bank = SampleBank(self.queue_size, settings.feature_size)
         # A class that has not been seen knows nobody.
         self.register_buffer("inside", torch.zeros(n_classes))
         self.register_buffer("outside", torch.ones(n_classes))
@@ -158,18 +156,12 @@ class TNT(HeadMethod):
         means.copy_(torch.where(counts > 0, momentum * means + (1 - momentum) * here, means))
 
 
-def _build(
-    in_features: int, n_classes: int, settings: Settings, options: TNTOptions, backbone: nn.Module | None
-) -> TNT:
-    return TNT(in_features, n_classes, settings, options, backbone)
-
-
 INFO = MethodInfo(
     name="tnt",
     title="TNT (reconstruction)",
     source="Chen et al., Evidential Neighborhood Contrastive Learning for Universal Domain Adaptation, AAAI 2022",
     rule="unknown where the evidential uncertainty exceeds the threshold of the nearest class, learnt from the source",
-    build=_build,
+    build=TNT,
     options=TNTOptions,
     is_reconstruction=True,
 )

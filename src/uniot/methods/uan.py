@@ -8,7 +8,8 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from uniot.losses.adversarial import domain_loss, reversal_strength, reversed_gradient
-from uniot.methods.head_method import HeadMethod, normalised_entropy
+from uniot.losses.entropy import normalised_entropy
+from uniot.methods.head_method import HeadMethod
 from uniot.methods.method import Batch, Losses, MethodInfo, MethodOptions
 from uniot.networks.discriminator import DomainDiscriminator
 from uniot.settings import Settings
@@ -40,6 +41,8 @@ class UAN(HeadMethod):
     10 before, because a trained classifier is sure of all of them.
     """
 
+    options: UANOptions
+
     def __init__(
         self,
         in_features: int,
@@ -48,12 +51,9 @@ class UAN(HeadMethod):
         options: UANOptions,
         backbone: nn.Module | None = None,
     ) -> None:
-        super().__init__(in_features, n_classes, backbone, feature_size=settings.feature_size)
+        super().__init__(in_features, n_classes, settings, options, backbone)
         self.adversary = DomainDiscriminator(settings.feature_size, options.discriminator_size)
         self.watcher = DomainDiscriminator(settings.feature_size, options.discriminator_size)
-        self.options = options
-        assert settings.steps is not None
-        self.steps = settings.steps
         # Weights are from -1 to 1, scores from 0 to 1.
         self.border = (options.threshold + 1) / 2
 
@@ -104,18 +104,12 @@ def spread(weights: Tensor) -> Tensor:
     return scaled / scaled.mean()
 
 
-def _build(
-    in_features: int, n_classes: int, settings: Settings, options: UANOptions, backbone: nn.Module | None
-) -> UAN:
-    return UAN(in_features, n_classes, settings, options, backbone)
-
-
 INFO = MethodInfo(
     name="uan",
     title="UAN",
     source="You et al., Universal Domain Adaptation, CVPR 2019",
     rule="unknown where d' - H(p) / log C is below -0.5, d' being how surely a discriminator takes it for the source",
-    build=_build,
+    build=UAN,
     options=UANOptions,
     learning_rate=0.001,
 )
