@@ -118,8 +118,8 @@ def test_views_need_the_whole_batch():
 @pytest.mark.parametrize("name", NAMES)
 def test_variant_beats_chance_on_toy_data_and_two_runs_are_equal(name):
     toy = make_toy_domains(seed=0)
-    small = {"steps": 150, "hidden_size": 64, "feature_size": 32, "queue_size": 200, "detection_start": 20}
-    # No label depends on how many groups there are, and counting them takes longer than the training.
+    small = {"steps": 50, "hidden_size": 64, "feature_size": 32, "queue_size": 200, "detection_start": 10}
+    # No label depends on how many groups there are, and counting them takes a while.
     small["n_private_classes"] = 3
     labels = []
     for _ in range(2):
