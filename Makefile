@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
+# A process for every core, of one thread each: threads of several processes would be in each other's way.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
@@ -17,7 +19,7 @@ demo: install  ## adapt the data that come with the install, into runs/demo
 	$(BIN)/uniot demo --out runs/demo
 
 test: demo check  ## everything that must pass: demo, lint, types, the whole test suite
-	$(BIN)/python -m pytest
+	$(PYTEST)
 
 check: install  ## lint, formatting and types
 	$(BIN)/ruff check .
@@ -25,7 +27,7 @@ check: install  ## lint, formatting and types
 	$(BIN)/mypy --strict src
 
 quick: install  ## the tests that take no more than a few seconds each
-	$(BIN)/python -m pytest -m "not slow"
+	$(PYTEST) -m "not slow"
 
 format: install  ## put the code into shape
 	$(BIN)/ruff check --fix .

@@ -307,3 +307,11 @@ def test_a_study_chooses_its_settings(office31: Path, tmp_path: Path) -> None:
     answer = uniot("benchmark", "office31", "--study", "ablation", "--settings", "open", *more)
     assert answer.code != 0
     assert "a study chooses its settings. Leave --settings out" in answer.stderr
+
+
+def test_a_table_in_a_file_has_a_line_for_each_method(office31: Path, options: Path, tmp_path: Path) -> None:
+    """Without a terminal there is no width to break lines at."""
+    more = ("--methods", "source-only,dann", "--tasks", "A2W,D2W,W2D,A2D", "--seeds", 2, "--options", options)
+    answer = uniot("benchmark", "office31", "--features", office31, "--out", tmp_path / "out", *more)
+    (line,) = [line for line in answer.stdout.splitlines() if line.startswith("Source only")]
+    assert line.count("±") == 5

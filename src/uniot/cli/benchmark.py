@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _DATA, _SPLIT, _WHERE = "Data", "A split of your own", "Where it runs"
 _JOBS_ON_SLURM = 100
 _MOST_FAILURES = 20
-# Columns that a table may take where no terminal sets the width.
+# Columns of a table in a file, where no terminal sets the width.
 _WIDTH_OF_A_FILE = 240
 
 
@@ -280,9 +280,9 @@ def _show(summary: Summary, out: Path, dataset: str) -> list[Path]:
     from uniot.benchmark.table_files import write_tables
     from uniot.benchmark.tables import make_tables
 
-    screen = console()
+    screen = console(_WIDTH_OF_A_FILE)
     for table in make_tables(summary.results, "h", dataset=dataset):
-        screen.print(_on_screen(table), width=None if sys.stdout.isatty() else _WIDTH_OF_A_FILE)
+        screen.print(_on_screen(table))
         screen.print(table.caption)
     return write_tables(out, summary.results, dataset=dataset)
 
@@ -297,6 +297,7 @@ def _show_study(study: Study, summary: Summary, out: Path, task_set: TaskSet) ->
         tables = _show(summary, out, task_set.name)
         return [*write_study(out, study, study_findings(study, summary.results, task_set.published)), *tables]
     findings = study_findings(study, summary.results)
+    screen = console(_WIDTH_OF_A_FILE)
     for axis in study.axes:
         of_axis = [finding for finding in findings if (finding.axis, finding.score) == (axis.name, "h")]
         methods = list(dict.fromkeys(finding.method for finding in of_axis))
@@ -307,8 +308,8 @@ def _show_study(study: Study, summary: Summary, out: Path, task_set: TaskSet) ->
             cells = {finding.method: finding for finding in of_axis if finding.value == point.value}
             usual = " (usual)" if point.value == axis.usual else ""
             shown.add_row(f"{point.value:g}{usual}", *(_spread(cells[method]) for method in methods))
-        console().print(shown, width=None if sys.stdout.isatty() else _WIDTH_OF_A_FILE)
-    console().print("H-score, %: mean over the tasks ± standard deviation over the seeds.")
+        screen.print(shown)
+    screen.print("H-score, %: mean over the tasks ± standard deviation over the seeds.")
     return write_study(out, study, findings)
 
 
@@ -327,7 +328,8 @@ def _conclude(summary: Summary, out: Path, written: list[Path]) -> None:
     if n_failed > _MOST_FAILURES:
         screen.print(f"… and {n_failed - _MOST_FAILURES} more, each in results.csv with its reason")
     before = f", {summary.n_kept} of them before" if summary.n_kept else ""
-    names = dict.fromkeys(str(path.relative_to(out).parts[0]) + ("/" if path.parent != out else "") for path in written)
+    tops = dict.fromkeys(out / path.relative_to(out).parts[0] for path in written)
+    names = [f"{top.name}/" if top.is_dir() else top.name for top in tops]
     screen.print(
         f"{n_jobs - n_failed} of {counted(n_jobs, 'job')} finished{before}. Every number is in {out / 'results.csv'}, "
         f"the rest in {', '.join(names)} beside it."

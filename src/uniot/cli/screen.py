@@ -27,9 +27,15 @@ _MOST_LINES = 15
 _WIDE = 80
 
 
-def console() -> Console:
-    """Answers go to standard output, without colours where it is a file."""
-    return Console(highlight=False, markup=False, soft_wrap=not sys.stdout.isatty())
+def console(width_of_a_file: int | None = None) -> Console:
+    """Answers go to standard output, without colours where it is a file.
+
+    Args:
+        width_of_a_file: columns that tables may take where no terminal sets the width.
+    """
+    is_terminal = sys.stdout.isatty()
+    width = None if is_terminal else width_of_a_file
+    return Console(highlight=False, markup=False, soft_wrap=not is_terminal, width=width)
 
 
 def counted(number: int, what: str) -> str:

@@ -1,0 +1,144 @@
+"""The tables of README.md and docs/results.md, made from the results in benchmarks/results/.
+
+    python benchmarks/written_tables.py            # writes them
+    python benchmarks/written_tables.py --check    # fails where one is not as the results are
+
+A table stands between two comments, `<!-- table NAME -->` and `<!-- end of table -->`; `table` knows the names.
+Each file of results is the results.csv of a `uniot benchmark`, which docs/results.md names.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+
+from uniot.benchmark import Result, make_table, paper_tables, read_results, to_markdown
+from uniot.benchmark.protocol import TaskSet
+from uniot.benchmark.reported import AVERAGE
+from uniot.benchmark.score_grid import Cell, ScoreGrid
+from uniot.benchmark.studies import make_study
+from uniot.benchmark.study_files import Finding, study_findings
+from uniot.benchmark.tables import method_title
+from uniot.data.benchmark_sets import benchmark_set
+
+ROOT = Path(__file__).parents[1]
+PAGES = (ROOT / "README.md", ROOT / "docs" / "results.md")
+DATASET = "office31"
+_BLOCK = re.compile(r"(<!-- table ([a-z0-9-]+) -->\n).*?(<!-- end of table -->)", re.S)
+
+
+def main() -> None:
+    stale = []
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        made = filled(text)
+        if made != text:
+            stale.append(page.name)
+            if "--check" not in sys.argv[1:]:
+                page.write_text(made, encoding="utf-8")
+    if stale and "--check" in sys.argv[1:]:
+        sys.exit(f"{', '.join(stale)}: tables are not as the results are. Run python benchmarks/written_tables.py.")
+
+
+def filled(text: str) -> str:
+    """The page with every table made anew."""
+    return _BLOCK.sub(lambda found: f"{found[1]}\n{table(found[2])}\n\n{found[3]}", text)
+
+
+def table(name: str) -> str:
+    """A table by its name, as Markdown."""
+    if name == "compared":
+        return compared()
+    if name == "settings":
+        return settings()
+    if name == "ablation":
+        return whole("ablation", "h")
+    kind, _, rest = name.partition("-")
+    if kind == "whole":
+        return whole("open-partial", rest.replace("-", "_"))
+    if kind == "study":
+        return study(rest)
+    raise ValueError(f"there is no table called {name!r}")
+
+
+@cache
+def results(name: str) -> Sequence[Result]:
+    return read_results(ROOT / "benchmarks" / "results" / f"{DATASET}-{name}.csv")
+
+
+def compared() -> str:
+    """Every method, means over the tasks, the paper's beside them, by falling H."""
+    found = results("open-partial")
+    tasks = benchmark_set(DATASET).tasks
+    methods = list(dict.fromkeys(result.method for result in found))
+    cells = {
+        score: {method: ScoreGrid(found, score, tasks, None).cells(method)[-1] for method in methods}
+        for score in ("h", "h3_oracle", "h3_honest")
+    }
+    lines = [["method", "H", "H³ oracle", "H³ honest", "H, paper", "H³, paper"], [":--", *["--:"] * 5]]
+    for method in sorted(methods, key=lambda method: -(cells["h"][method].mean or 0)):
+        own = [_spread(cells[score][method]) for score in cells]
+        paper = [paper_tables().reported(DATASET, method, AVERAGE, score) for score in ("h", "h3_oracle")]
+        lines.append([method_title(method), *own, *("–" if number is None else f"{number:.2f}" for number in paper)])
+    return _pipes(lines)
+
+
+def whole(name: str, score: str) -> str:
+    """One score of every method on every task."""
+    return to_markdown(make_table(results(name), score, dataset=DATASET)).strip()
+
+
+def settings() -> str:
+    """H, or the accuracy where nothing is private, in the four settings; means over the tasks."""
+    found = [*results("settings"), *results("open-partial")]
+    tasks = benchmark_set(DATASET).tasks
+    names = {
+        "open-partial": "open-partial, H",
+        "open": "open, H",
+        "partial": "partial, accuracy",
+        "closed": "closed, accuracy",
+    }
+    methods = list(dict.fromkeys(result.method for result in results("settings")))
+    grids = {
+        setting: ScoreGrid([result for result in found if result.setting == setting], "h", tasks, None)
+        for setting in names
+    }
+    header = [["method", *names.values()], [":--", *["--:"] * len(names)]]
+    rows = [[method_title(name), *(_spread(grid.cells(name)[-1]) for grid in grids.values())] for name in methods]
+    return _pipes([*header, *rows])
+
+
+def study(name: str) -> str:
+    """H over what a study varies, a table for each axis."""
+    tasks = TaskSet.of_published(DATASET)
+    ((setting, split),) = tasks.splits(["open-partial"]).items()
+    asked = make_study(name, tasks, setting, split)
+    findings = [finding for finding in study_findings(asked, results(name)) if finding.score == "h"]
+    tables = []
+    for axis in asked.axes:
+        here = {(finding.value, finding.method): finding for finding in findings if finding.axis == axis.name}
+        methods = list(dict.fromkeys(method for _, method in here))
+        lines = [[axis.label, *map(method_title, methods)], [":--", *["--:"] * len(methods)]]
+        for point in axis.points:
+            value = f"**{point.value:g}**" if point.value == axis.usual else f"{point.value:g}"
+            lines.append([value, *(_spread(here[point.value, method]) for method in methods)])
+        tables.append(_pipes(lines))
+    return "\n\n".join(tables)
+
+
+def _spread(cell: Cell | Finding) -> str:
+    mean, deviation = cell.mean, cell.deviation
+    if mean is None:
+        return "–"
+    return f"{mean:.1f}" if deviation is None else f"{mean:.1f} ± {deviation:.1f}"
+
+
+def _pipes(lines: Sequence[Sequence[str]]) -> str:
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+if __name__ == "__main__":
+    main()
