@@ -162,7 +162,7 @@ def test_files_hold_every_finding_and_a_figure_of_each_axis(tmp_path: Path):
         assert word in drawn
 
 
-def test_the_figure_of_the_ablation_has_a_bar_for_each_method_and_the_papers_mark(tmp_path: Path):
+def test_the_figure_of_the_ablation_has_a_row_for_each_method_and_the_papers_mark(tmp_path: Path):
     found = study("ablation")
     scores = {("open-partial", method): [0.8, 0.9] for method in found.methods}
     findings = study_findings(found, results(found, scores), benchmark_set("office31"))

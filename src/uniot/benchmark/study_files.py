@@ -124,30 +124,37 @@ def _draw_axis(figure: Any, axis: Axis, findings: Sequence[Finding]) -> None:
         panel.set_xlabel(axis.label)
         panel.set_ylabel(f"{SCORES[_DRAWN[place]]}, %")
     if len(methods) > 1:
-        panel.legend()
+        _legend(figure, panel)
 
 
 def _draw_methods(figure: Any, methods: Sequence[str], findings: Sequence[Finding]) -> None:
-    """A panel for each score; a bar for each method with its deviation, and a mark where the paper has it."""
+    """A panel for each score; a dot for each method with its deviation, and a mark where the paper has it."""
     for place, panel in enumerate(figure.subplots(1, len(_DRAWN), sharey=True, squeeze=False)[0]):
         bars = {one.method: one for one in findings if one.score == _DRAWN[place] and one.mean is not None}
         rows = [row for row, method in enumerate(methods) if method in bars]
         shown = [bars[methods[row]] for row in rows]
-        panel.barh(
-            rows,
+        panel.errorbar(
             [one.mean for one in shown],
+            rows,
             xerr=[one.deviation or 0 for one in shown],
+            fmt="o",
+            markersize=4,
             color="#0b736e",
-            height=0.6,
-            error_kw={"linewidth": 0.8},
+            linewidth=0.8,
+            label="measured",
         )
         reported = [(one.paper, row) for one, row in zip(shown, rows, strict=True) if one.paper is not None]
         if reported:
             marks = {"marker": "|", "s": 60, "color": "#c98a1b", "label": "paper (fine-tuned)", "zorder": 3}
             panel.scatter(*zip(*reported, strict=True), **marks)
-            panel.legend(loc="lower left")
         panel.set_yticks(range(len(methods)), [method_title(method) for method in methods])
         panel.set_xlabel(f"{SCORES[_DRAWN[place]]}, %")
-        lowest = [(one.mean or 0) - (one.deviation or 0) for one in shown] + [number for number, _ in reported]
-        panel.set_xlim(max(0.0, min(lowest, default=0.0) - 5), 100)
+        panel.grid(axis="y", color="#e3e8ea", linewidth=0.6)
     panel.invert_yaxis()
+    _legend(figure, panel)
+
+
+def _legend(figure: Any, panel: Any) -> None:
+    """Beside the panels, where it hides nothing."""
+    handles, labels = panel.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper center", ncols=len(labels))
