@@ -31,6 +31,7 @@ from PIL import Image
 from uniot import UniOT
 from uniot.data.image_files import ImageFile
 from uniot.model import AdaptedModel
+from uniot.model_files import save_model
 from uniot.pictures import IMAGES, write_places
 from uniot.prediction import Prediction
 
@@ -73,7 +74,7 @@ def make_run(folder: Path, n_images: int, n_groups: int) -> Path:
         "source": write_files(folder / "source", contents, len(labels)),
         "target": write_files(folder / "target", contents, n_images),
     }
-    model.save(run, [file.name for file in files["target"]])
+    save_model(model, run, [file.name for file in files["target"]])
     write_places(run / IMAGES, files["source"], files["target"])
     return run
 

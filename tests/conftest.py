@@ -1,15 +1,21 @@
 from __future__ import annotations
 
+import io
 import os
 import shutil
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
+from unittest import mock
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image, ImageDraw
+
+from uniot.cli import main
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -29,6 +35,36 @@ def one_thread():
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
+
+
+class Answer(NamedTuple):
+    """What a command left behind."""
+
+    code: int
+    stdout: str
+    stderr: str
+
+
+def run_command(*arguments: object) -> Answer:
+    """Runs a command as the shell would, but in this process: importing torch anew takes seconds."""
+    out, err, code = io.StringIO(), io.StringIO(), 0
+    with (
+        mock.patch.object(sys, "argv", ["uniot", *map(str, arguments)]),
+        mock.patch.dict(os.environ, COLUMNS="100"),
+        redirect_stdout(out),
+        redirect_stderr(err),
+    ):
+        try:
+            main()
+        except SystemExit as stop:
+            code = int(stop.code or 0)
+    return Answer(code, out.getvalue(), err.getvalue())
+
+
+@pytest.fixture(scope="session")
+def uniot() -> Callable[..., Answer]:
+    """`uniot("predict", run, new)` is `uniot predict run new`."""
+    return run_command
 
 
 @pytest.fixture(scope="session")

@@ -11,9 +11,9 @@ from safetensors.torch import save_file
 
 from small_run import data, settings_of  # isort: skip
 
+from uniot.conclusion import conclude
 from uniot.data.samples import TensorSamples
 from uniot.methods import UniOTMethod
-from uniot.model import AdaptedModel
 from uniot.processes import Processes, start_processes
 from uniot.training import train
 
@@ -27,7 +27,7 @@ def adapt(processes: Processes) -> dict[str, torch.Tensor]:
     method = UniOTMethod(5, 3, settings)
     samples = TensorSamples(target)
     history = train(method, TensorSamples(source), classes, samples, settings, processes=processes)
-    model = AdaptedModel.conclude(
+    model = conclude(
         method,
         TensorSamples(source),
         classes,

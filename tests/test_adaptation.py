@@ -9,7 +9,7 @@ import torch
 from uniot import UniOT
 from uniot.data.samples import TensorSamples
 from uniot.data.toy import make_toy_domains
-from uniot.model import build_method, carry_over
+from uniot.method_building import build_method, carry_over
 
 FAST = {"steps": 30, "hidden_size": 16, "feature_size": 8, "batch_size": 16, "n_clusters": 6, "detection_start": 5}
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import io
 import json
 import os
 import re
@@ -11,8 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from contextlib import redirect_stderr, redirect_stdout
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
 from unittest import mock
 
@@ -21,34 +19,10 @@ import pytest
 import torch
 
 from uniot.answers import read_answers
-from uniot.cli import main
 from uniot.data.toy import ToyDomains, make_toy_domains
 from uniot.run_folder import only_one_writer, read_tensors
 
 SETTINGS = "steps = 60\nhidden_size = 64\nfeature_size = 32\ndetection_start = 20\nqueue_size = 400\n"
-
-
-@dataclass(frozen=True)
-class Answer:
-    returncode: int
-    stdout: str
-    stderr: str
-
-
-def uniot(*arguments: object) -> Answer:
-    """Runs a command as the shell would, but in this process: importing torch anew takes seconds."""
-    out, err, code = io.StringIO(), io.StringIO(), 0
-    with (
-        mock.patch.object(sys, "argv", ["uniot", *map(str, arguments)]),
-        mock.patch.dict(os.environ, COLUMNS="100"),
-        redirect_stdout(out),
-        redirect_stderr(err),
-    ):
-        try:
-            main()
-        except SystemExit as stop:
-            code = int(stop.code or 0)
-    return Answer(code, out.getvalue(), err.getvalue())
 
 
 @pytest.fixture(scope="module")
@@ -69,15 +43,17 @@ def files(tmp_path_factory: pytest.TempPathFactory, toy: ToyDomains) -> Path:
 
 
 @pytest.fixture(scope="module")
-def run(files: Path) -> Path:
-    done = adapt(files, files / "run")
-    assert done.returncode == 0, done.stderr
+def adapt(uniot: Callable, files: Path) -> Callable:
+    """Runs `uniot adapt` on the files; takes the folder of the run, and more options."""
+    command = ("adapt", files / "source.npz", files / "target.npz", "--settings", files / "small.toml")
+    return lambda out, *more: uniot(*command, "--out", out, *more)
+
+
+@pytest.fixture(scope="module")
+def run(adapt: Callable, files: Path) -> Path:
+    done = adapt(files / "run")
+    assert done.code == 0, done.stderr
     return files / "run"
-
-
-def adapt(files: Path, out: Path, *more: object) -> Answer:
-    small = ("--settings", files / "small.toml")
-    return uniot("adapt", files / "source.npz", files / "target.npz", "--out", out, *small, *more)
 
 
 def test_help_loads_nothing_heavy_and_names_every_command() -> None:
@@ -102,13 +78,13 @@ def test_help_takes_less_than_half_a_second_of_a_processor() -> None:
 
 
 @pytest.mark.parametrize("command", ["demo", "adapt", "predict", "evaluate"])
-def test_every_command_has_help_with_an_example(command: str) -> None:
+def test_every_command_has_help_with_an_example(uniot: Callable, command: str) -> None:
     answer = uniot(command, "--help")
     assert f"uniot {command}" in answer.stdout
     assert "Example" in answer.stdout
 
 
-def test_flags_are_shown_without_a_type() -> None:
+def test_flags_are_shown_without_a_type(uniot: Callable) -> None:
     for arguments in ((), ("adapt",), ("predict",), ("data", "check")):
         told = uniot(*arguments, "--help").stdout
         assert "--help" in told
@@ -116,16 +92,16 @@ def test_flags_are_shown_without_a_type() -> None:
 
 
 @pytest.mark.parametrize("arguments", [("predict", "run"), ("nonsense",), ("predict", "run", "x", "--nonsense")])
-def test_wrong_usage_ends_with_two(arguments: tuple[str, ...]) -> None:
+def test_wrong_usage_ends_with_two(uniot: Callable, arguments: tuple[str, ...]) -> None:
     answer = uniot(*arguments)
-    assert answer.returncode == 2
+    assert answer.code == 2
     assert "Usage:" in answer.stderr
 
 
-def test_ctrl_c_outside_of_training_is_told_in_a_sentence(tmp_path: Path) -> None:
+def test_ctrl_c_outside_of_training_is_told_in_a_sentence(uniot: Callable, tmp_path: Path) -> None:
     with mock.patch("uniot.data.benchmark_sets.benchmark_set", side_effect=KeyboardInterrupt):
         answer = uniot("data", "check", "office31", tmp_path)
-    assert answer.returncode == 130
+    assert answer.code == 130
     assert answer.stderr == "\nInterrupted. What was finished is kept; the same command goes on from there.\n"
 
 
@@ -148,63 +124,65 @@ def test_adapt_writes_the_run_folder(run: Path, toy: ToyDomains) -> None:
     assert len(history) == 61
 
 
-def test_the_last_lines_of_adapt_say_what_came_out_and_what_is_next(files: Path, tmp_path: Path) -> None:
-    printed = adapt(files, tmp_path / "run").stdout
+def test_the_last_lines_of_adapt_say_what_came_out_and_what_is_next(adapt: Callable, tmp_path: Path) -> None:
+    printed = adapt(tmp_path / "run").stdout
     assert "known," in printed
     assert "unknown in" in printed
     assert "Next: uniot report" in printed
     assert "uniot predict" in printed
 
 
-def test_settings_of_a_run_repeat_it(files: Path, run: Path, tmp_path: Path) -> None:
+def test_settings_of_a_run_repeat_it(uniot: Callable, files: Path, run: Path, tmp_path: Path) -> None:
     again = tmp_path / "again"
     command = ("adapt", files / "source.npz", files / "target.npz", "--out", again)
-    assert uniot(*command, "--settings", run / "settings.toml").returncode == 0
+    assert uniot(*command, "--settings", run / "settings.toml").code == 0
     assert (again / "predictions.csv").read_text() == (run / "predictions.csv").read_text()
 
 
-def test_the_same_command_again_finds_the_finished_run(files: Path, run: Path) -> None:
+def test_the_same_command_again_finds_the_finished_run(adapt: Callable, run: Path) -> None:
     before = (run / "model.safetensors").stat().st_mtime_ns, (run / "predictions.csv").read_bytes()
-    again = adapt(files, run)
-    assert again.returncode == 0
+    again = adapt(run)
+    assert again.code == 0
     assert f"{run} is already finished; nothing was trained." in again.stdout
     assert "step 60/60" not in again.stderr
     assert (run / "predictions.csv").read_bytes() == before[1]
 
 
-def test_another_run_in_the_folder_is_kept_unless_told_otherwise(files: Path, tmp_path: Path) -> None:
+def test_another_run_in_the_folder_is_kept_unless_told_otherwise(adapt: Callable, tmp_path: Path) -> None:
     out = tmp_path / "run"
-    adapt(files, out)
-    refused = adapt(files, out, "--seed", 5)
-    assert refused.returncode == 1
+    adapt(out)
+    refused = adapt(out, "--seed", 5)
+    assert refused.code == 1
     assert "holds a finished run of other data or other settings" in refused.stderr
-    assert adapt(files, out, "--seed", 5, "--overwrite").returncode == 0
+    assert adapt(out, "--seed", 5, "--overwrite").code == 0
     assert "seed = 5" in (out / "settings.toml").read_text()
 
 
-def test_same_embeddings_under_other_names_are_another_run(files: Path, toy: ToyDomains, tmp_path: Path) -> None:
-    adapt(files, tmp_path / "run")
+def test_same_embeddings_under_other_names_are_another_run(
+    uniot: Callable, adapt: Callable, files: Path, toy: ToyDomains, tmp_path: Path
+) -> None:
+    adapt(tmp_path / "run")
     np.savez(tmp_path / "target.npz", x=toy.x_target)
     command = ("adapt", files / "source.npz", tmp_path / "target.npz", "--out", tmp_path / "run")
     refused = uniot(*command, "--settings", files / "small.toml")
-    assert refused.returncode == 1
+    assert refused.code == 1
     assert "of the same samples under other names ('0' was 'ünï cödé/0, photo.jpg')" in refused.stderr
 
 
-def test_too_few_steps_for_the_detection_are_told(files: Path, tmp_path: Path) -> None:
+def test_too_few_steps_for_the_detection_are_told(adapt: Callable, tmp_path: Path) -> None:
     words = "detection trains from step 22 on (detection_start = 20), and this run ends with step 21, so it never does"
-    assert words in adapt(files, tmp_path / "few", "--steps", 21).stderr
-    enough = adapt(files, tmp_path / "enough", "--steps", 22)
+    assert words in adapt(tmp_path / "few", "--steps", 21).stderr
+    enough = adapt(tmp_path / "enough", "--steps", 22)
     assert "Warning" not in enough.stderr
     history = (tmp_path / "enough" / "history.csv").read_text().splitlines()
     detected = history[0].split(",").index("loss_common")
     assert [float(line.split(",")[detected]) > 0 for line in history[-2:]] == [False, True]
 
 
-def test_error_leaves_nothing_on_standard_output(files: Path, run: Path, tmp_path: Path) -> None:
+def test_error_leaves_nothing_on_standard_output(uniot: Callable, run: Path, tmp_path: Path) -> None:
     np.savez(tmp_path / "narrow.npz", x=np.ones((3, 2)))
     answer = uniot("predict", run, tmp_path / "narrow.npz")
-    assert answer.returncode == 1
+    assert answer.code == 1
     assert answer.stdout == ""
 
 
@@ -222,9 +200,9 @@ def named(run: Path, toy: ToyDomains, tmp_path: Path) -> Path:
     return folder
 
 
-def test_continue_takes_the_names_as_classes_and_goes_on(named: Path, toy: ToyDomains) -> None:
+def test_continue_takes_the_names_as_classes_and_goes_on(uniot: Callable, named: Path, toy: ToyDomains) -> None:
     done = uniot("adapt", "--continue", named, "--steps", 60)
-    assert done.returncode == 0, done.stderr
+    assert done.code == 0, done.stderr
     out = named.with_name("named-continued")
     answers = read_answers(out / "predictions.csv")
     before = read_answers(named / "predictions.csv").names
@@ -235,9 +213,9 @@ def test_continue_takes_the_names_as_classes_and_goes_on(named: Path, toy: ToyDo
     assert re.search(rf"Of {n_labelled} samples that you labelled, \d+ are called so now", done.stdout)
 
 
-def test_names_begin_anew_with_new_classes(named: Path, files: Path, tmp_path: Path) -> None:
-    done = adapt(files, tmp_path / "anew", "--names", named / "labels.csv")
-    assert done.returncode == 0, done.stderr
+def test_names_begin_anew_with_new_classes(adapt: Callable, named: Path, tmp_path: Path) -> None:
+    done = adapt(tmp_path / "anew", "--names", named / "labels.csv")
+    assert done.code == 0, done.stderr
     assert "gadget" in read_tensors(tmp_path / "anew" / "model.safetensors")[1]["classes"]
 
 
@@ -249,26 +227,26 @@ def test_names_begin_anew_with_new_classes(named: Path, files: Path, tmp_path: P
         (("--backbone", "resnet18"), "goes on with the backbone of the run"),
     ],
 )
-def test_continue_refuses_what_the_run_decides(named: Path, more: tuple[str, ...], words: str) -> None:
+def test_continue_refuses_what_the_run_decides(uniot: Callable, named: Path, more: tuple[str, ...], words: str) -> None:
     done = uniot("adapt", *more, "--continue", named)
-    assert done.returncode == 1
+    assert done.code == 1
     assert words in done.stderr
 
 
-def test_continue_without_names_says_how_to_give_them(run: Path) -> None:
+def test_continue_without_names_says_how_to_give_them(uniot: Callable, run: Path) -> None:
     done = uniot("adapt", "--continue", run)
-    assert done.returncode == 1
+    assert done.code == 1
     assert "uniot label" in done.stderr
 
 
-def test_adapt_without_collections_shows_both_ways(tmp_path: Path) -> None:
+def test_adapt_without_collections_shows_both_ways(uniot: Callable, tmp_path: Path) -> None:
     done = uniot("adapt", "--out", tmp_path / "run")
-    assert done.returncode == 1
+    assert done.code == 1
     assert "uniot adapt labelled/ unlabelled/ --out" in done.stderr
     assert "--continue" in done.stderr
 
 
-def test_predict_prints_a_table_that_pipes(files: Path, run: Path) -> None:
+def test_predict_prints_a_table_that_pipes(uniot: Callable, files: Path, run: Path) -> None:
     answer = uniot("predict", run, files / "new.npz")
     rows = list(csv.DictReader(answer.stdout.splitlines()))
     with (run / "predictions.csv").open(encoding="utf-8", newline="") as file:
@@ -277,15 +255,15 @@ def test_predict_prints_a_table_that_pipes(files: Path, run: Path) -> None:
     assert "known" in answer.stderr
 
 
-def test_predict_writes_a_file(files: Path, run: Path, tmp_path: Path) -> None:
+def test_predict_writes_a_file(uniot: Callable, files: Path, run: Path, tmp_path: Path) -> None:
     answer = uniot("predict", run, files / "new.npz", "--out", tmp_path / "new.csv")
-    assert answer.returncode == 0
+    assert answer.code == 0
     assert len((tmp_path / "new.csv").read_text().splitlines()) == 6
 
 
 @pytest.mark.parametrize("form", ["npz", "npy", "csv", "txt"])
 def test_evaluate_reads_the_truth_in_several_forms(
-    files: Path, run: Path, toy: ToyDomains, tmp_path: Path, form: str
+    uniot: Callable, run: Path, toy: ToyDomains, tmp_path: Path, form: str
 ) -> None:
     truth = tmp_path / f"truth.{form}"
     if form == "npz":
@@ -301,37 +279,37 @@ def test_evaluate_reads_the_truth_in_several_forms(
     else:
         truth.write_text("\n".join(toy.oracle_y_target))
     answer = uniot("evaluate", run, "--labels", truth)
-    assert answer.returncode == 0, answer.stderr
+    assert answer.code == 0, answer.stderr
     metrics = json.loads((run / "metrics.json").read_text())
     assert metrics["h_score"] > 0.8
     assert "h_score" in answer.stdout
     (run / "metrics.json").unlink()
 
 
-def test_truth_that_is_no_text_is_answered_with_what_to_give(run: Path, tmp_path: Path) -> None:
+def test_truth_that_is_no_text_is_answered_with_what_to_give(uniot: Callable, run: Path, tmp_path: Path) -> None:
     (tmp_path / "truth.jpg").write_bytes(b"\xff\xd8\xff\xe0")
     answer = uniot("evaluate", run, "--labels", tmp_path / "truth.jpg")
-    assert answer.returncode == 1
+    assert answer.code == 1
     assert "truth.jpg is not UTF-8 text. Give the true labels as an .npz with y, an .npy" in answer.stderr
 
 
-def test_pulled_run_has_nothing_to_evaluate(run: Path, files: Path, tmp_path: Path) -> None:
-    assert uniot("push", run, tmp_path / "shared").returncode == 0
-    assert uniot("pull", tmp_path / "shared", "--out", tmp_path / "copy").returncode == 0
+def test_pulled_run_has_nothing_to_evaluate(uniot: Callable, run: Path, files: Path, tmp_path: Path) -> None:
+    assert uniot("push", run, tmp_path / "shared").code == 0
+    assert uniot("pull", tmp_path / "shared", "--out", tmp_path / "copy").code == 0
     answer = uniot("evaluate", tmp_path / "copy", "--labels", files / "truth.npz")
-    assert answer.returncode == 1
+    assert answer.code == 1
     assert "copy was pulled and has no target, so there is nothing to evaluate" in answer.stderr
     assert "photos/ --out new.csv" in answer.stderr
 
 
-def test_integer_classes_go_through_all_commands(toy: ToyDomains, files: Path, tmp_path: Path) -> None:
+def test_integer_classes_go_through_all_commands(uniot: Callable, toy: ToyDomains, files: Path, tmp_path: Path) -> None:
     every = np.unique(np.concatenate([toy.y_source, toy.oracle_y_target]))
     np.savez(tmp_path / "source.npz", x=toy.x_source, y=np.searchsorted(every, toy.y_source))
     (tmp_path / "truth.txt").write_text("\n".join(map(str, np.searchsorted(every, toy.oracle_y_target))))
     command = ("adapt", tmp_path / "source.npz", files / "target.npz", "--out", tmp_path / "run")
-    assert uniot(*command, "--settings", files / "small.toml").returncode == 0
+    assert uniot(*command, "--settings", files / "small.toml").code == 0
     assert ",-1,false," in (tmp_path / "run" / "predictions.csv").read_text()
-    assert uniot("evaluate", tmp_path / "run", "--labels", tmp_path / "truth.txt").returncode == 0
+    assert uniot("evaluate", tmp_path / "run", "--labels", tmp_path / "truth.txt").code == 0
 
 
 @pytest.mark.parametrize(
@@ -346,28 +324,30 @@ def test_integer_classes_go_through_all_commands(toy: ToyDomains, files: Path, t
         (lambda p: p.mkdir(), "holds images and .* embeddings"),
     ],
 )
-def test_a_wrong_source_file_is_refused_in_a_sentence(make, words: str, files: Path, tmp_path: Path) -> None:
+def test_a_wrong_source_file_is_refused_in_a_sentence(
+    uniot: Callable, make, words: str, files: Path, tmp_path: Path
+) -> None:
     make(tmp_path / "source.npz")
     answer = uniot("adapt", tmp_path / "source.npz", files / "target.npz", "--out", tmp_path / "run")
-    assert answer.returncode == 1
+    assert answer.code == 1
     assert answer.stderr.startswith("Error: ")
     assert "Traceback" not in answer.stderr
     assert re.search(words, answer.stderr.replace("\n", " "))
 
 
-def test_a_cut_off_file_is_refused(files: Path, tmp_path: Path) -> None:
+def test_a_cut_off_file_is_refused(uniot: Callable, files: Path, tmp_path: Path) -> None:
     whole = (files / "source.npz").read_bytes()
     (tmp_path / "source.npz").write_bytes(whole[: len(whole) // 2])
     answer = uniot("adapt", tmp_path / "source.npz", files / "target.npz", "--out", tmp_path / "run")
-    assert answer.returncode == 1
+    assert answer.code == 1
     assert "cannot be read as a NumPy file" in answer.stderr
 
 
-def test_wrong_settings_are_named(files: Path, tmp_path: Path) -> None:
+def test_wrong_settings_are_named(uniot: Callable, files: Path, tmp_path: Path) -> None:
     (tmp_path / "wrong.toml").write_text("stepz = 3\n")
     command = ("adapt", files / "source.npz", files / "target.npz", "--out", tmp_path / "run")
     answer = uniot(*command, "--settings", tmp_path / "wrong.toml")
-    assert answer.returncode == 1
+    assert answer.code == 1
     assert "there is no setting called 'stepz'" in answer.stderr
 
 
@@ -380,14 +360,16 @@ def test_wrong_settings_are_named(files: Path, tmp_path: Path) -> None:
         (lambda run: (run / "features.safetensors").unlink(), "does not exist"),
     ],
 )
-def test_a_damaged_run_folder_is_refused(harm, words: str, run: Path, files: Path, tmp_path: Path) -> None:
+def test_a_damaged_run_folder_is_refused(
+    uniot: Callable, harm, words: str, run: Path, files: Path, tmp_path: Path
+) -> None:
     copy = tmp_path / "copy"
     copy.mkdir()
     for path in run.iterdir():
         (copy / path.name).write_bytes(path.read_bytes())
     harm(copy)
     answer = uniot("predict", copy, files / "new.npz")
-    assert answer.returncode == 1
+    assert answer.code == 1
     assert words in answer.stderr.replace("\n", " ")
 
 
@@ -397,28 +379,30 @@ def _flip_a_byte(path: Path) -> None:
     path.write_bytes(bytes(content))
 
 
-def test_an_unfinished_run_is_named(files: Path, tmp_path: Path) -> None:
+def test_an_unfinished_run_is_named(uniot: Callable, files: Path, tmp_path: Path) -> None:
     (tmp_path / "run" / "checkpoints").mkdir(parents=True)
     answer = uniot("predict", tmp_path / "run", files / "new.npz")
     assert "has not finished" in answer.stderr
 
 
-def test_an_output_folder_that_cannot_be_made_is_named(files: Path, tmp_path: Path) -> None:
+def test_an_output_folder_that_cannot_be_made_is_named(adapt: Callable, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    answer = adapt(files, tmp_path / "file" / "run")
-    assert answer.returncode == 1
+    answer = adapt(tmp_path / "file" / "run")
+    assert answer.code == 1
     assert "cannot be written" in answer.stderr
 
 
-def test_a_second_process_is_kept_out(files: Path, tmp_path: Path) -> None:
+def test_a_second_process_is_kept_out(adapt: Callable, tmp_path: Path) -> None:
     with only_one_writer(tmp_path / "run"):
-        answer = adapt(files, tmp_path / "run")
-    assert answer.returncode == 1
+        answer = adapt(tmp_path / "run")
+    assert answer.code == 1
     assert "another uniot process is writing" in answer.stderr
 
 
 @pytest.mark.slow
-def test_ctrl_c_saves_and_the_same_command_ends_like_an_undisturbed_run(files: Path, tmp_path: Path) -> None:
+def test_ctrl_c_saves_and_the_same_command_ends_like_an_undisturbed_run(
+    uniot: Callable, files: Path, tmp_path: Path
+) -> None:
     (tmp_path / "longer.toml").write_text(SETTINGS.replace("steps = 60", "steps = 300"))
 
     def command(out: Path) -> list[str]:

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import csv
-import io
 import json
 import os
 import random
@@ -11,8 +10,8 @@ import sqlite3
 import subprocess
 import sys
 import time
-from contextlib import closing, redirect_stderr, redirect_stdout
-from dataclasses import dataclass
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from unittest import mock
 
@@ -20,8 +19,6 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
-
-from uniot.cli import main
 
 QUICK = """\
 steps = 60
@@ -35,35 +32,26 @@ checkpoint_every = 5
 """
 
 
-@dataclass(frozen=True)
-class Answer:
-    stdout: str
-    stderr: str
+@pytest.fixture(scope="session")
+def uniot(uniot: Callable) -> Callable:
+    """Runs a command in a folder, with a store of embeddings there, and looks at how it ends."""
 
+    def run(*arguments: object, folder: Path, code: int = 0):
+        before = Path.cwd()
+        os.chdir(folder)
+        try:
+            with mock.patch.dict(os.environ, UNIOT_CACHE=str(folder / "cache")):
+                answer = uniot(*arguments)
+        finally:
+            os.chdir(before)
+        assert answer.code == code, answer.stderr
+        return answer
 
-def uniot(*arguments: object, folder: Path, code: int = 0) -> Answer:
-    """Runs a command in a folder, in this process: importing torch and timm anew takes seconds."""
-    out, err, left, before = io.StringIO(), io.StringIO(), 0, Path.cwd()
-    environment = {"COLUMNS": "200", "UNIOT_CACHE": str(folder / "cache")}
-    os.chdir(folder)
-    try:
-        with (
-            mock.patch.object(sys, "argv", ["uniot", *map(str, arguments)]),
-            mock.patch.dict(os.environ, environment),
-            redirect_stdout(out),
-            redirect_stderr(err),
-        ):
-            main()
-    except SystemExit as stop:
-        left = int(stop.code or 0)
-    finally:
-        os.chdir(before)
-    assert left == code, err.getvalue()
-    return Answer(out.getvalue(), err.getvalue())
+    return run
 
 
 def started(*arguments: str, folder: Path) -> subprocess.Popen[str]:
-    """The same in a process of its own."""
+    """The same in a process of its own, which can be killed."""
     return subprocess.Popen(
         [sys.executable, "-m", "uniot", *arguments],
         env=os.environ | {"OMP_NUM_THREADS": "1", "UNIOT_CACHE": str(folder / "cache")},
@@ -91,7 +79,7 @@ def place(tmp_path_factory, shape_folders) -> Path:
 
 
 @pytest.fixture(scope="module")
-def adapted(place) -> str:
+def adapted(uniot, place) -> str:
     """What the command prints."""
     command = ("adapt", "labelled", "unlabelled", "--out", "run", "--settings", "quick.toml")
     return uniot(*command, folder=place).stdout
@@ -110,7 +98,7 @@ def test_two_folders_in_predictions_out(place, adapted):
     assert "uniot predict run photo.jpg" in adapted
 
 
-def test_scores_need_labels_and_only_scores_do(place, adapted):
+def test_scores_need_labels_and_only_scores_do(uniot, place, adapted):
     rows = answers(place / "run" / "predictions.csv")
     true = [(row["path"], row["path"].partition("/")[0]) for row in rows] + [("broken.jpg", "circle")]
     wrong = [(path, random.Random(path).choice(["circle", "triangle"])) for path, _ in true]
@@ -133,18 +121,18 @@ def test_scores_need_labels_and_only_scores_do(place, adapted):
     assert not (place / "run" / "metrics.json").exists()
 
 
-def test_labels_from_folders_must_be_there_for_every_image(place, adapted):
+def test_labels_from_folders_must_be_there_for_every_image(uniot, place, adapted):
     command = ("adapt", "labelled", "unlabelled", "--out", "other", "--target-labels", "folders")
     refused = uniot(*command, folder=place, code=1).stderr
     assert "1 of 25 images lie in no folder that could be their label, 'broken.jpg' first" in refused
 
 
-def test_strict_stops_at_an_unreadable_file(place, adapted):
+def test_strict_stops_at_an_unreadable_file(uniot, place, adapted):
     command = ("adapt", "labelled", "unlabelled", "--out", "strict", "--strict", "--settings", "quick.toml")
     assert "broken.jpg cannot be used (not an image" in uniot(*command, folder=place, code=1).stderr
 
 
-def test_photograph_gets_one_line(place, adapted):
+def test_photograph_gets_one_line(uniot, place, adapted):
     row = answers(place / "run" / "predictions.csv")[0]
     label = row["label"] if row["known"] == "true" else f"unknown, group {row['group']}; nearest {row['nearest_class']}"
     line = uniot("predict", "run", "unlabelled/circle/00 é.png", folder=place).stdout
@@ -152,14 +140,14 @@ def test_photograph_gets_one_line(place, adapted):
     assert line == f"unlabelled/circle/00 é.png: {label}, {sure}\n"
 
 
-def test_photographs_get_a_line_each_and_what_is_none_is_told_apart(place, adapted):
+def test_photographs_get_a_line_each_and_what_is_none_is_told_apart(uniot, place, adapted):
     photographs = ("unlabelled/circle/00 é.png", "unlabelled/broken.jpg", "unlabelled/square/01 é.png")
     told = uniot("predict", "run", *photographs, folder=place)
     assert [line.partition(":")[0] for line in told.stdout.splitlines()] == [photographs[0], photographs[2]]
     assert "1 file could not be read, unlabelled/broken.jpg first (not an image" in told.stderr
 
 
-def test_photographs_are_written_to_a_table_as_they_were_given(place, adapted):
+def test_photographs_are_written_to_a_table_as_they_were_given(uniot, place, adapted):
     photographs = ["unlabelled/circle/00 é.png", "unlabelled/square/00 é.png"]
     uniot("predict", "run", *photographs, "--out", "two.csv", folder=place)
     rows, fitted = answers(place / "two.csv"), {row["path"]: row for row in answers(place / "run" / "predictions.csv")}
@@ -178,7 +166,7 @@ def test_photographs_are_written_to_a_table_as_they_were_given(place, adapted):
         (("unlabelled", "--copy-to", "unlabelled/sorted"), "unlabelled/sorted lies in unlabelled, so that copies"),
     ],
 )
-def test_what_cannot_be_predicted_is_told_and_leaves_standard_output_empty(place, adapted, arguments, words):
+def test_what_cannot_be_predicted_is_told_and_leaves_standard_output_empty(uniot, place, adapted, arguments, words):
     (place / "lists").mkdir(exist_ok=True)
     (place / "lists" / "wrong.txt").write_text("circle/00 é.png\ncircle/01 é.png\n", encoding="utf-8")
     told = uniot("predict", "run", *arguments, folder=place, code=1)
@@ -187,7 +175,7 @@ def test_what_cannot_be_predicted_is_told_and_leaves_standard_output_empty(place
     assert told.stdout == ""
 
 
-def test_folder_of_new_photographs_is_answered_and_sorted(place, adapted):
+def test_folder_of_new_photographs_is_answered_and_sorted(uniot, place, adapted):
     command = ("predict", "run", "unlabelled", "--out", "new.csv", "--copy-to", "sorted")
     told = uniot(*command, folder=place).stdout
     assert "1 file could not be read, broken.jpg first (not an image" in told
@@ -203,7 +191,7 @@ def test_folder_of_new_photographs_is_answered_and_sorted(place, adapted):
     assert len([path for path in (place / "sorted").rglob("*") if path.is_file()]) == 24
 
 
-def test_photograph_may_be_copied_to_a_folder_beside_it(place, adapted):
+def test_photograph_may_be_copied_to_a_folder_beside_it(uniot, place, adapted):
     photograph = next((place / "unlabelled" / "circle").iterdir())
     shutil.copy(photograph, place / "photo.png")
     told = uniot("predict", "run", "photo.png", "--copy-to", "beside", folder=place)
@@ -212,7 +200,7 @@ def test_photograph_may_be_copied_to_a_folder_beside_it(place, adapted):
     assert copy.read_bytes() == photograph.read_bytes()
 
 
-def test_second_command_trains_nothing_and_other_names_are_another_run(place, adapted):
+def test_second_command_trains_nothing_and_other_names_are_another_run(uniot, place, adapted):
     command = ("adapt", "labelled", "unlabelled", "--out", "run", "--settings", "quick.toml")
     before = (place / "run" / "predictions.csv").read_bytes()
     again = uniot(*command, folder=place)
@@ -229,7 +217,7 @@ def test_second_command_trains_nothing_and_other_names_are_another_run(place, ad
     assert (place / "run" / "predictions.csv").read_bytes() == before
 
 
-def test_embeddings_of_images_give_the_same_answers(place, adapted):
+def test_embeddings_of_images_give_the_same_answers(uniot, place, adapted):
     uniot("embed", "labelled", "--labelled", "--out", "labelled.npz", folder=place)
     told = uniot("embed", "unlabelled", "--out", "unlabelled.npz", folder=place).stdout
     assert "unlabelled.npz holds 24 embeddings of 1280 numbers by efficientnet_lite0." in told
@@ -270,7 +258,7 @@ def test_two_processes_end_with_the_answers_of_one(place, adapted):
         (("labelled", "unlabelled", "--precision", "bf16-mixed"), "precision is 'bf16-mixed' and there is no GPU"),
     ],
 )
-def test_what_cannot_be_done_is_told_in_a_sentence(place, arguments, words):
+def test_what_cannot_be_done_is_told_in_a_sentence(uniot, place, arguments, words):
     assert words in uniot("adapt", *arguments, "--out", "refused", folder=place, code=1).stderr.replace("\n", " ")
     assert not (place / "refused").exists()
 
@@ -298,7 +286,7 @@ def test_ctrl_c_while_images_are_read_is_told_and_what_was_computed_is_kept(plac
 
 
 @pytest.mark.slow
-def test_killed_at_any_moment_goes_on_to_the_same_predictions(place, adapted, tmp_path):
+def test_killed_at_any_moment_goes_on_to_the_same_predictions(uniot, place, adapted, tmp_path):
     moments = random.Random(0)
     expected = (place / "run" / "predictions.csv").read_bytes()
     folder = tmp_path / "again"

@@ -30,6 +30,7 @@ from uniot.discovery import private_groups
 from uniot.errors import DataError, NumericalError
 from uniot.export import OUTPUTS, export_onnx
 from uniot.model import AdaptedModel
+from uniot.model_files import save_model
 from uniot.settings import ImageSettings, Settings
 
 onnx = pytest.importorskip("onnx", reason="pip install 'uniot[onnx]'")
@@ -78,7 +79,7 @@ def model(toy: ToyDomains) -> AdaptedModel:
 def by_command(model: AdaptedModel, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """The file that `uniot export` writes, and what it prints."""
     folder = tmp_path_factory.mktemp("export")
-    model.save(folder / "run")
+    save_model(model, folder / "run")
     app = typer.Typer()
     app.command()(command)
     answer = CliRunner().invoke(app, [str(folder / "run"), "--onnx", str(folder / "new" / "model.onnx")])

@@ -26,7 +26,7 @@ from uniot.data.toy import ToyDomains, make_toy_domains
 from uniot.errors import DataError, RunFolderError
 from uniot.hub import pull, push
 from uniot.hub.card import model_card
-from uniot.model import AdaptedModel
+from uniot.model_files import load_model, save_model
 from uniot.run_folder import read_tensors, write_tensors
 from uniot.settings import ImageSettings, Settings
 
@@ -103,7 +103,7 @@ def run(toy: ToyDomains, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("secret") / "run"
     fitted = UniOT(random_state=0, **SMALL).fit(toy.x_source, toy.y_source, toy.x_target)
     names = [f"secret/patient-{row}.jpg" for row in range(len(toy.x_target))]
-    fitted.model_.save(folder, names, {"source": str(folder / "source.npz"), "target": "/secret/target.npz"})
+    save_model(fitted.model_, folder, names, {"source": str(folder / "source.npz"), "target": "/secret/target.npz"})
     return folder
 
 
@@ -293,7 +293,7 @@ def test_a_folder_that_is_in_use_is_not_pulled_into(shared: Path, tmp_path: Path
 def test_a_run_is_not_replaced_by_its_shared_form(run: Path) -> None:
     with pytest.raises(RunFolderError, match="holds a run with its answers, which would be lost"):
         push(run, str(run))
-    assert len(AdaptedModel.load(run).target) == 150
+    assert len(load_model(run).target) == 150
 
 
 def test_a_folder_of_other_things_is_not_pushed_into(run: Path, tmp_path: Path) -> None:
@@ -470,7 +470,7 @@ def test_a_licence_is_an_abbreviation(licence: str, run: Path, tmp_path: Path) -
 
 @given(st.lists(st.text(max_size=8) | st.sampled_from(["```", "`````", "---", "a\nb", "b\udcff"]), min_size=1))
 def test_no_class_name_breaks_out_of_its_block(run: Path, names: list[str]) -> None:
-    card = model_card(replace(AdaptedModel.load(run), classes=np.array(names)), REPOSITORY)
+    card = model_card(replace(load_model(run), classes=np.array(names)), REPOSITORY)
     card.encode("utf-8")
     block = card.partition("## Classes\n\n")[2]
     fence = re.match(r"`+", block)[0]
@@ -494,7 +494,7 @@ def test_a_run_of_images_takes_its_backbone_along_and_leaves_its_path(tmp_path: 
     random = np.random.default_rng(0)
     rows = random.normal(size=(20, backbone.width))
     fitted = UniOT(random_state=0, **(SMALL | {"queue_size": 20})).fit(rows, np.repeat(["a", "b"], 10), rows + 0.1)
-    replace(fitted.model_, reader=reader).save(tmp_path / "run")
+    save_model(replace(fitted.model_, reader=reader), tmp_path / "run")
     push(tmp_path / "run", str(tmp_path / "shared"))
     assert names_in(tmp_path / "shared") == SHARED | {"backbone.safetensors"}
     assert "with the extras `hub` and `images`" in (tmp_path / "shared" / "README.md").read_text(encoding="utf-8")

@@ -14,6 +14,7 @@ from uniot.embeddings.store import EmbeddingStore
 from uniot.errors import DataError
 from uniot.images import ImageRun, Reading, adapt_images, predict_images, write_duplicates, write_skipped
 from uniot.model import AdaptedModel
+from uniot.model_files import load_model, save_model
 from uniot.settings import ImageSettings, Settings
 
 QUICK = Settings.checked(
@@ -71,8 +72,8 @@ def test_one_more_photograph_computes_only_that_one(folders, store, frozen, tmp_
 
 
 def test_saved_run_answers_for_photographs_as_before(frozen, folders, tmp_path):
-    frozen.model.save(tmp_path / "run", [file.name for file in frozen.target.files])
-    loaded = AdaptedModel.load(tmp_path / "run")
+    save_model(frozen.model, tmp_path / "run", [file.name for file in frozen.target.files])
+    loaded = load_model(tmp_path / "run")
     blocks = list(predict_images(loaded, unlabelled_images(folders[1])))
     known = np.concatenate([block.prediction.known for block in blocks])
     nearest = np.concatenate([block.prediction.nearest for block in blocks])
@@ -81,10 +82,10 @@ def test_saved_run_answers_for_photographs_as_before(frozen, folders, tmp_path):
 
 
 def test_run_of_images_without_its_backbone_is_refused(frozen, tmp_path):
-    frozen.model.save(tmp_path / "run")
+    save_model(frozen.model, tmp_path / "run")
     (tmp_path / "run" / "backbone.safetensors").unlink()
     with pytest.raises(OSError, match="backbone.safetensors is missing: the run was made from images"):
-        AdaptedModel.load(tmp_path / "run")
+        load_model(tmp_path / "run")
 
 
 def test_last_stage_is_trained_and_the_rest_is_not(folders, store, tmp_path):
@@ -102,8 +103,8 @@ def test_last_stage_is_trained_and_the_rest_is_not(folders, store, tmp_path):
     assert all(changed.values())
     assert not any(name.startswith("running") for name in changed)
     assert len(found.model.input_shape) == 3
-    found.model.save(tmp_path / "run")
-    loaded = AdaptedModel.load(tmp_path / "run")
+    save_model(found.model, tmp_path / "run")
+    loaded = load_model(tmp_path / "run")
     (block,) = predict_images(loaded, unlabelled_images(folders[1]), Reading(store))
     np.testing.assert_array_equal(block.prediction.known, found.model.target.known)
     np.testing.assert_allclose(block.prediction.confidence, found.model.target.confidence, rtol=1e-4)
@@ -116,8 +117,8 @@ def test_whole_backbone_is_trained_from_the_images(folders, tmp_path):
     trained = found.model.method.backbone.tail.state_dict()
     stem = next(iter(before))
     assert not torch.equal(trained[stem], before[stem])
-    found.model.save(tmp_path / "run")
-    (block,) = predict_images(AdaptedModel.load(tmp_path / "run"), unlabelled_images(folders[1]))
+    save_model(found.model, tmp_path / "run")
+    (block,) = predict_images(load_model(tmp_path / "run"), unlabelled_images(folders[1]))
     np.testing.assert_array_equal(block.prediction.nearest, found.model.target.nearest)
 
 

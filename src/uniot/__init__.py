@@ -3,7 +3,7 @@
     embeddings ──► transport ──► losses ──► methods ──► prediction
                    transport/    losses/    methods/    prediction.py
              └─ pure maths: no training ─┘
-     training.py runs a method · model.py decides and is saved · evaluation/ scores it · cli/ starts it
+     training.py runs a method · model.py decides · model_files.py keeps it · evaluation/ scores it · cli/ starts it
 
 A labelled collection (the source) and an unlabelled one from elsewhere (the target): uniot labels what is common,
 says "unknown" to the rest, and groups the unknown.

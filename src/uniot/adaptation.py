@@ -11,13 +11,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from uniot.conclusion import conclude
 from uniot.data.arrays import as_labels
 from uniot.data.samples import Samples
 from uniot.embeddings.image_reader import ImageReader
 from uniot.errors import DataError, RunFolderError, SettingsError
 from uniot.evaluation import common_recall, specificity
+from uniot.method_building import build_method, carry_over
 from uniot.methods import Losses, method_info
-from uniot.model import AdaptedModel, build_method, carry_over
+from uniot.model import AdaptedModel
+from uniot.model_files import is_saved, load_model
 from uniot.processes import Processes
 from uniot.settings import Settings
 from uniot.training import Watch, train
@@ -92,7 +95,7 @@ def adapt(
         watch=watch,
         on_step=None if on_step is None else lambda step, row: on_step(step, steps, row),
     )
-    return AdaptedModel.conclude(
+    return conclude(
         method,
         source,
         source_classes,
@@ -153,9 +156,9 @@ def _unknown_label(given: str | int | None, classes: np.ndarray) -> str | int:
 
 def _finished_run(folder: Path, digest: str) -> AdaptedModel | None:
     """The run that the folder already holds, if it is this one."""
-    if not AdaptedModel.is_saved(folder):
+    if not is_saved(folder):
         return None
-    model = AdaptedModel.load(folder)
+    model = load_model(folder)
     if model.fingerprint != digest:
         raise RunFolderError(
             f"{folder} holds a finished run of other data or other settings. Give another folder, or ask for it to be "

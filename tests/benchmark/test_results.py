@@ -20,6 +20,7 @@ DONE = Result(
     h=0.8125,
     h3_oracle=0.75,
     h3_honest=0.7,
+    nmi_oracle=0.65,
     common_accuracy=0.9,
     unknown_recall=0.74,
     auroc=0.95,
@@ -61,8 +62,8 @@ def test_a_job_is_a_line_and_what_it_does_not_have_is_empty(tmp_path):
     write_results(path, [DONE, FAILED])
     header, done, failed = path.read_text().splitlines()
     assert header.split(",") == [field.name for field in fields(Result)]
-    assert done == 'uniot,A2W,1,open-partial,"resnet50, frozen",1000,31.25,0.8125,0.75,0.7,0.9,0.74,0.95,0.85,12,'
-    assert failed == "dcc,A2W,0,open-partial,b,9,0.5,,,,,,,,,no memory"
+    assert done == 'uniot,A2W,1,open-partial,"resnet50, frozen",1000,31.25,0.8125,0.75,0.7,0.65,0.9,0.74,0.95,0.85,12,'
+    assert failed == "dcc,A2W,0,open-partial,b,9,0.5,,,,,,,,,,no memory"
 
 
 def test_a_failure_of_many_lines_is_one_line_of_the_file(tmp_path):
@@ -78,6 +79,15 @@ def test_columns_may_stand_in_any_order_beside_others(tmp_path):
     header, line = (text.replace('"resnet50, frozen"', "b").split(",") for text in path.read_text().splitlines())
     path.write_text("\n".join(",".join(["note", *cells[::-1]]) for cells in (header, line)), encoding="utf-8-sig")
     assert read_results(path) == [replace(DONE, backbone="b")]
+
+
+def test_a_file_from_before_a_score_was_added_is_read_without_it(tmp_path):
+    path = tmp_path / "results.csv"
+    write_results(path, [DONE, FAILED])
+    header, done, failed = path.read_text().splitlines()
+    older = (header.replace("nmi_oracle,", ""), done.replace("0.65,", ""), failed.replace(",no memory", "no memory"))
+    path.write_text("\n".join(older))
+    assert read_results(path) == [replace(DONE, nmi_oracle=None), FAILED]
 
 
 @pytest.mark.parametrize(

@@ -119,6 +119,20 @@ def test_a_job_whose_digest_changed_is_run_again(features: Path, tmp_path: Path)
     assert [finished(job, job.folder(tmp_path)) for job in first] == [None, None]
 
 
+def test_a_result_from_before_a_score_was_added_has_it_from_all_scores(features: Path, tmp_path: Path) -> None:
+    (job, *_) = plan(features, methods=["source-only"], n_seeds=1)
+    folder = job.folder(tmp_path)
+    job.write(folder)
+    assert perform(folder)
+    now = finished(job, folder)
+    assert now is not None
+    assert now.nmi_oracle is not None
+    about = json.loads((folder / "result.json").read_text(encoding="utf-8"))
+    assert about["evaluation"]["nmi_oracle"] == about["result"].pop("nmi_oracle")
+    (folder / "result.json").write_text(json.dumps(about), encoding="utf-8")
+    assert finished(job, folder) == now
+
+
 @pytest.mark.parametrize("damage", ["", "{", '{"digest": 1}', "[]"])
 def test_a_result_that_cannot_be_read_is_made_again(features: Path, tmp_path: Path, damage: str) -> None:
     job = plan(features, methods=["source-only"], n_seeds=1)[0]

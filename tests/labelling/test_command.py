@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import csv
-import io
 import os
 import re
 import signal
 import subprocess
 import sys
-from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import replace
 from pathlib import Path
 from unittest import mock
@@ -19,7 +17,6 @@ import numpy as np
 import pytest
 
 from uniot import UniOT
-from uniot.cli import main
 from uniot.data.toy import make_toy_domains
 from uniot.errors import RunFolderError
 from uniot.labelling import read_names
@@ -28,6 +25,7 @@ from uniot.labelling.desk import Desk
 from uniot.labelling.places import class_place
 from uniot.labelling.store import FILE, Store, only_one_page
 from uniot.labelling.target import Target
+from uniot.model_files import save_model
 
 
 @pytest.fixture(scope="module")
@@ -40,24 +38,8 @@ def model():
 @pytest.fixture
 def run(model, tmp_path) -> Path:
     names = [f"ünï cödé/{row}, photo.jpg" for row in range(len(model.target))]
-    model.save(tmp_path / "run", names)
+    save_model(model, tmp_path / "run", names)
     return tmp_path / "run"
-
-
-def uniot(*arguments: object) -> tuple[int, str, str]:
-    """Runs a command as the shell would, but in this process: importing torch anew takes seconds."""
-    out, err, code = io.StringIO(), io.StringIO(), 0
-    with (
-        mock.patch.object(sys, "argv", ["uniot", *map(str, arguments)]),
-        mock.patch.dict(os.environ, COLUMNS="200"),
-        redirect_stdout(out),
-        redirect_stderr(err),
-    ):
-        try:
-            main()
-        except SystemExit as stop:
-            code = int(stop.code or 0)
-    return code, out.getvalue(), err.getvalue()
 
 
 def name_group(run: Path, group: int, name: str) -> None:
@@ -68,7 +50,7 @@ def name_group(run: Path, group: int, name: str) -> None:
     store.close()
 
 
-def test_the_page_is_served_until_it_is_interrupted(run):
+def test_the_page_is_served_until_it_is_interrupted(uniot, run):
     command = [sys.executable, "-m", "uniot", "label", str(run)]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     with subprocess.Popen(command, env=os.environ | {"OMP_NUM_THREADS": "1"}, **pipes) as server:
@@ -96,7 +78,7 @@ def test_the_page_is_served_until_it_is_interrupted(run):
         pass
 
 
-def test_export_needs_no_page_and_names_the_next_command(run, model):
+def test_export_needs_no_page_and_names_the_next_command(uniot, run, model):
     name_group(run, 0, "kettle")
     with only_one_page(run):  # a page that is open does not stop it
         code, said, _ = uniot("label", run, "--export")
@@ -111,18 +93,18 @@ def test_export_needs_no_page_and_names_the_next_command(run, model):
         assert {row["group"] for row in csv.DictReader(file)} == {"0"}
 
 
-def test_export_before_anything_is_named_says_what_to_do(run):
+def test_export_before_anything_is_named_says_what_to_do(uniot, run):
     code, _, said = uniot("label", run, "--export")
     assert code == 1
     assert "has no labels yet. Open the page with `uniot label" in said
     assert not (run / "labels.csv").exists()
 
 
-def test_a_run_that_was_made_again_keeps_the_old_labels_from_the_new_groups(run, model):
+def test_a_run_that_was_made_again_keeps_the_old_labels_from_the_new_groups(uniot, run, model):
     name_group(run, 0, "kettle")
     group = model.target.group.copy()
     group[np.flatnonzero(group == 0)[0]] = 1
-    replace(model, target=replace(model.target, group=group)).save(run, read_all_names(run))
+    save_model(replace(model, target=replace(model.target, group=group)), run, read_all_names(run))
     for command in (("label", run, "--export"), ("label", run)):
         code, _, said = uniot(*command)
         assert code == 1
@@ -130,9 +112,9 @@ def test_a_run_that_was_made_again_keeps_the_old_labels_from_the_new_groups(run,
         assert "To begin anew, move labels.sqlite away" in said
 
 
-def test_the_same_run_made_again_keeps_its_labels(run, model):
+def test_the_same_run_made_again_keeps_its_labels(uniot, run, model):
     name_group(run, 0, "kettle")
-    model.save(run, read_all_names(run))
+    save_model(model, run, read_all_names(run))
     assert uniot("label", run, "--export")[0] == 0
 
 
@@ -154,14 +136,14 @@ def test_the_target_stands_where_the_run_put_it(run, model):
 def test_unknown_samples_without_a_group_make_one(run, model):
     target = replace(model.target, group=np.full(len(model.target), -1))
     none = replace(model.groups, group=target.group[~target.known], centres=model.groups.centres[:0])
-    replace(model, target=target, groups=none).save(run)
+    save_model(replace(model, target=target, groups=none), run)
     assert set(Target.open(run).start[~target.known]) == {0}
 
 
 def test_two_samples_of_one_name_cannot_be_labelled(run, model):
     names = read_all_names(run)
     names[5] = names[2]
-    model.save(run, names)
+    save_model(model, run, names)
     with pytest.raises(RunFolderError, match="calls two samples 'ünï cödé/2, photo.jpg', and labels are kept by name"):
         Target.open(run)
 
@@ -173,18 +155,18 @@ def test_a_table_of_another_length_is_refused(run):
         Target.open(run)
 
 
-def test_what_is_no_run_is_told(tmp_path):
+def test_what_is_no_run_is_told(uniot, tmp_path):
     code, _, said = uniot("label", tmp_path / "nowhere")
     assert (code, "is not a folder" in said) == (1, True)
 
 
-def test_a_network_address_needs_a_word_more(run):
+def test_a_network_address_needs_a_word_more(uniot, run):
     code, _, said = uniot("label", run, "--host", "0.0.0.0")
     assert code == 1
     assert "Add --allow-network if that is meant" in said
 
 
-def test_without_its_packages_the_page_says_what_to_install(run):
+def test_without_its_packages_the_page_says_what_to_install(uniot, run):
     kept = {name: module for name, module in sys.modules.items() if name.startswith("uniot.labelling.server")}
     with mock.patch.dict(sys.modules, {"uvicorn": None}):
         for name in kept:
@@ -196,7 +178,7 @@ def test_without_its_packages_the_page_says_what_to_install(run):
     assert "pip install 'uniot[report]'" in said
 
 
-def test_pictures_of_another_run_are_refused(run, model):
+def test_pictures_of_another_run_are_refused(uniot, run, model):
     from uniot.pictures import PIXELS, write_pixels
 
     write_pixels(run / PIXELS, np.zeros((3, 8, 8)), np.zeros((7, 8, 8)))
@@ -205,7 +187,7 @@ def test_pictures_of_another_run_are_refused(run, model):
     assert "has 7 pictures for" in said
 
 
-def test_an_export_of_nothing_leads_back_to_the_page(run):
+def test_an_export_of_nothing_leads_back_to_the_page(uniot, run):
     name_group(run, 0, "kettle")
     name_group(run, 0, "")
     code, said, _ = uniot("label", run, "--export")

@@ -16,7 +16,7 @@ import pytest
 from uniot.answers import read_answers
 from uniot.data.toy import make_toy_domains
 from uniot.labelling import read_names
-from uniot.model import AdaptedModel
+from uniot.model_files import load_model
 
 pytestmark = pytest.mark.browser
 
@@ -60,7 +60,7 @@ def test_named_in_a_browser_learnt_by_the_next_run(chromium_page, tmp_path):
     (tmp_path / "quick.toml").write_text(QUICK)
     collections = ("source.npz", "target.npz", "--settings", "quick.toml")
     uniot("adapt", *collections, "--private-classes", 2, "--out", "run", folder=tmp_path)
-    members = np.flatnonzero(AdaptedModel.load(tmp_path / "run").target.group == 0)
+    members = np.flatnonzero(load_model(tmp_path / "run").target.group == 0)
 
     with labelling(tmp_path / "run") as address:
         page = chromium_page
@@ -80,7 +80,7 @@ def test_named_in_a_browser_learnt_by_the_next_run(chromium_page, tmp_path):
 
     told = uniot("adapt", "--continue", "run", folder=tmp_path)
     assert f"Of {len(members) - 1} samples that you labelled," in told
-    model = AdaptedModel.load(tmp_path / "run-continued")
+    model = load_model(tmp_path / "run-continued")
     assert sorted(model.classes.tolist()) == sorted([*set(toy.y_source.tolist()), "kettle"])
     answers = read_answers(tmp_path / "run-continued" / "predictions.csv")
     assert f"{members[0]}.jpg" not in answers.names

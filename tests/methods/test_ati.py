@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import uniot.methods.ati as module
 from uniot.methods import Batch
-from uniot.methods.ati import ATI, INFO, ATIOptions, ClassTransform, alternate
+from uniot.methods.ati import ATI, ATIOptions, ClassTransform, alternate
 from uniot.settings import Settings
 
 D, C, STEPS = 4, 3, 9
@@ -168,10 +168,6 @@ def batch_at(step: int, labels: tuple[int, ...] = (0, 1, 2, 1)) -> Batch:
 def run(method: ATI, first: int, last: int) -> None:
     for step in range(first, last):
         method.step(batch_at(step))
-
-
-def test_published_values_are_the_defaults():
-    assert INFO.options().model_dump() == {"outlier_share": 0.5, "rounds": 6, "tolerance": 0.001}
 
 
 def test_class_means_are_those_of_all_samples_so_far():

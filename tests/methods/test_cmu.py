@@ -9,10 +9,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from uniot.errors import SettingsError
 from uniot.losses.adversarial import domain_loss
 from uniot.methods import Batch
-from uniot.methods.cmu import CMU, INFO, CMUOptions
+from uniot.methods.cmu import CMU, CMUOptions
 from uniot.settings import Settings
 
 D, C, B, STEPS, QUEUE = 4, 3, 6, 40, 12
@@ -177,18 +176,3 @@ def test_classifiers_begin_differently():
     stacked = torch.stack([head.weight.detach() for head in build().heads])
     assert float((stacked[:, None] - stacked).abs().amax(dim=(2, 3)).sum()) > 0
     assert len({round(float(weight.std()), 6) for weight in stacked}) == 5
-
-
-def test_published_values_are_the_defaults():
-    assert INFO.learning_rate == 0.01
-    assert CMUOptions().model_dump() == {
-        "threshold": 0.5,
-        "perturbation": 0.1,
-        "discriminator_size": 1024,
-        "rounds": 20,
-    }
-
-
-def test_wrong_option_is_named():
-    with pytest.raises(SettingsError, match="rounds"):
-        CMUOptions.checked(rounds=0)

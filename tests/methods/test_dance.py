@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from uniot.losses.entropy_separation import entropy_separation_loss
 from uniot.losses.neighbourhood import neighbourhood_clustering_loss
 from uniot.methods import Batch
-from uniot.methods.dance import DANCE, INFO, DANCEOptions
+from uniot.methods.dance import DANCE, DANCEOptions
 from uniot.settings import Settings
 
 D, C, N_TARGET = 5, 4, 12
@@ -35,10 +35,6 @@ def batch_of(*ids: int) -> Batch:
         step=0,
         generator=generator,
     )
-
-
-def test_published_values_are_the_defaults():
-    assert INFO.options().model_dump() == {"temperature": 0.05, "target_weight": 0.05, "margin": 0.5}
 
 
 @pytest.mark.parametrize("weight", [0.05, 1.0])

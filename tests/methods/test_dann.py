@@ -8,10 +8,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from uniot.errors import SettingsError
 from uniot.losses.adversarial import domain_loss
 from uniot.methods import Batch
-from uniot.methods.dann import DANN, INFO, DANNOptions
+from uniot.methods.dann import DANN, DANNOptions
 from uniot.settings import Settings
 
 LN2, LN3, LN4 = math.log(2), math.log(3), math.log(4)
@@ -106,13 +105,3 @@ def test_unknown_is_entropy_above_half_of_its_maximum():
     decision = method.decide(torch.tensor([[2.08, 0.0], [2.10, 0.0], [0.0, 2.10]]))
     assert decision.known.tolist() == [False, True, True]
     assert decision.nearest.tolist() == [0, 0, 1]
-
-
-def test_published_values_are_the_defaults():
-    assert INFO.learning_rate == 0.01
-    assert DANNOptions().model_dump() == {"adversarial_weight": 1.0, "discriminator_size": 1024}
-
-
-def test_wrong_option_is_named():
-    with pytest.raises(SettingsError, match="adversarial_weight"):
-        DANNOptions.checked(adversarial_weight=-1)

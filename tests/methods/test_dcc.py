@@ -11,10 +11,9 @@ import torch
 import torch.nn.functional as F
 
 import uniot.methods.dcc as module
-from uniot.errors import SettingsError
 from uniot.methods import Batch
 from uniot.methods.consensus import Consensus
-from uniot.methods.dcc import DCC, INFO, DCCOptions
+from uniot.methods.dcc import DCC, DCCOptions
 from uniot.settings import Settings
 
 D, C, B, STEPS = 5, 3, 12, 30
@@ -279,23 +278,3 @@ def test_end_of_a_shared_run_sees_the_rows_of_all_processes(monkeypatch):
     )
     method.conclude(own, torch.Generator(), Second())
     assert seen[0].numpy() == pytest.approx(F.normalize(torch.cat([others, own]), dim=1).numpy())
-
-
-def test_published_values_are_the_defaults():
-    assert INFO.learning_rate == 0.001
-    assert DCCOptions().model_dump() == {
-        "rounds": 15,
-        "interval": 2,
-        "most_clusters": 3.0,
-        "drops": 3,
-        "alignment_weight": 0.1,
-        "prototype_temperature": 0.1,
-        "ramp": 3.0,
-        "drawn_classes": 10,
-        "drawn_samples": 3,
-    }
-
-
-def test_wrong_option_is_named():
-    with pytest.raises(SettingsError, match="interval"):
-        DCCOptions.checked(interval=0)

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 
 from uniot.methods import Batch
-from uniot.methods.iwan import INFO, IWAN, IWANOptions
+from uniot.methods.iwan import IWAN, IWANOptions
 from uniot.settings import Settings
 
 LN2, LN3, LN4 = math.log(2), math.log(3), math.log(4)
@@ -93,13 +93,3 @@ def test_weigher_does_not_learn_from_the_weighted_loss():
     method.step(batch_at(10)).total.backward()
     assert float(method.weigher.first.weight.grad.abs().max()) == 0
     assert float(method.discriminator.first.weight.grad.abs().max()) > 0
-
-
-def test_published_values_are_the_defaults():
-    assert INFO.learning_rate == 0.001
-    assert IWANOptions().model_dump() == {
-        "adversarial_weight": 3.0,
-        "weigher_weight": 4.5,
-        "entropy_weight": 0.1,
-        "discriminator_size": 1024,
-    }

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from uniot.errors import SettingsError
 from uniot.losses.unknown_boundary import unknown_boundary_loss
 from uniot.methods import Batch
-from uniot.methods.osbp import INFO, OSBP, OSBPOptions
+from uniot.methods.osbp import OSBP, OSBPOptions
 from uniot.settings import Settings
 
 LN2, LN3, LN4 = math.log(2), math.log(3), math.log(4)
@@ -41,11 +41,6 @@ def gradients(method: OSBP, loss: torch.Tensor) -> dict[str, torch.Tensor]:
     method.zero_grad()
     loss.backward()
     return {name: parameter.grad.clone() for name, parameter in method.named_parameters()}
-
-
-def test_published_values_are_the_defaults():
-    assert INFO.options().model_dump() == {"boundary": 0.5, "adversarial_weight": 1.0, "dropout": 0.5}
-    assert INFO.learning_rate == 0.001
 
 
 def test_losses_of_a_step_worked_by_hand():
@@ -146,8 +141,3 @@ def test_batch_of_one_is_refused():
     settings = Settings.checked(feature_size=6, steps=20, batch_size=1)
     with pytest.raises(SettingsError, match="osbp normalises over a batch, and batch_size is 1. Set batch_size to 2"):
         OSBP(D, C, settings, OSBPOptions())
-
-
-def test_wrong_option_is_named():
-    with pytest.raises(SettingsError, match="setting boundary is 1"):
-        INFO.options.checked(boundary=1.0)

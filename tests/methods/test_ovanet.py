@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from uniot.methods import Batch
-from uniot.methods.ovanet import INFO, OVANet, OVANetOptions
+from uniot.methods.ovanet import OVANet, OVANetOptions
 from uniot.settings import Settings
 
 LN2, LN3, LN4 = math.log(2), math.log(3), math.log(4)
@@ -51,10 +51,6 @@ def test_losses_of_a_step_worked_by_hand():
     assert parts["entropy"] == pytest.approx((3 * LN2 + LN4 - 0.75 * LN3) / 4)
     total = parts["source"] + 0.5 * parts["one_vs_all"] + 0.1 * parts["entropy"]
     assert float(losses.total.detach()) == pytest.approx(total)
-
-
-def test_published_weights_are_the_defaults():
-    assert INFO.options().model_dump() == {"one_vs_all_weight": 0.5, "entropy_weight": 0.1}
 
 
 def test_sample_is_unknown_where_the_classifier_of_its_nearest_class_refuses_it():

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from uniot.methods import Batch
-from uniot.methods.pada import INFO, PADA, PADAOptions
+from uniot.methods.pada import PADA, PADAOptions
 from uniot.settings import Settings
 
 LN2, LN3, LN4 = math.log(2), math.log(3), math.log(4)
@@ -121,13 +121,3 @@ def test_run_of_fewer_steps_than_renewals_renews_at_every_step():
     method = build(refreshes=1000)
     method.step(batch_at(0))
     assert method.class_weights.tolist() == pytest.approx([1, 1 / 3])
-
-
-def test_published_values_are_the_defaults():
-    assert INFO.learning_rate == 0.01
-    assert PADAOptions().model_dump() == {
-        "adversarial_weight": 1.0,
-        "discriminator_size": 1024,
-        "temperature": 1.0,
-        "refreshes": 24,
-    }

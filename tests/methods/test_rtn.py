@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from uniot.methods import Batch
-from uniot.methods.rtn import INFO, RTN, RTNOptions
+from uniot.methods.rtn import RTN, RTNOptions
 from uniot.settings import Settings
 
 LN2, LN3, LN4, LN10 = math.log(2), math.log(3), math.log(4), math.log(10)
@@ -118,14 +118,3 @@ def test_step_down_the_gradient_brings_the_domains_together():
     before.backward()
     moved = (features - 0.05 * features.grad).detach()
     assert float(method.discrepancy(moved, moved, 2)) < float(before.detach())
-
-
-def test_published_values_are_the_defaults():
-    assert INFO.learning_rate == 0.01
-    assert RTNOptions().model_dump() == {
-        "discrepancy_weight": 1.0,
-        "entropy_weight": 0.1,
-        "entropy_ramp": 0.1,
-        "n_kernels": 5,
-        "kernel_factor": 2.0,
-    }

@@ -8,7 +8,6 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from uniot.errors import SettingsError
 from uniot.losses.evidential import evidence, evidential_loss, uncertainty
 from uniot.methods import Batch
 from uniot.methods.tnt import INFO, TNT, TNTOptions
@@ -162,8 +161,3 @@ def test_gradient_of_the_contrast_brings_neighbours_together(monkeypatch):
     method.contrast(source, target, batch_at(0, source, target.detach())).backward()
     moved = F.normalize(target.detach() - 0.1 * target.grad, dim=1)
     assert float(moved[0] @ source[0]) > float(target[0].detach() @ source[0])
-
-
-def test_wrong_option_is_named():
-    with pytest.raises(SettingsError, match="n_neighbours"):
-        TNTOptions.checked(n_neighbours=0)

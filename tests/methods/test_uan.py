@@ -11,10 +11,9 @@ import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
 
-from uniot.errors import SettingsError
 from uniot.losses.adversarial import domain_loss
 from uniot.methods import Batch
-from uniot.methods.uan import INFO, UAN, UANOptions, source_likeness, spread
+from uniot.methods.uan import UAN, UANOptions, source_likeness, spread
 from uniot.settings import Settings
 
 LN2, LN3, LN4 = math.log(2), math.log(3), math.log(4)
@@ -151,18 +150,3 @@ def test_losses_are_those_of_the_whole_batch_that_is_gathered():
     )
     one, both = method.step(batch_at(3)), method.step(gathered)
     assert float(both.total.detach()) == pytest.approx(float(one.total.detach()))
-
-
-def test_published_values_are_the_defaults():
-    assert INFO.learning_rate == 0.001
-    assert UANOptions().model_dump() == {
-        "threshold": -0.5,
-        "source_temperature": 10.0,
-        "discriminator_size": 1024,
-        "faithful": False,
-    }
-
-
-def test_wrong_option_is_named():
-    with pytest.raises(SettingsError, match="threshold"):
-        UANOptions.checked(threshold=-2)

@@ -9,7 +9,9 @@ import pytest
 import torch
 
 from uniot.discovery import Evidence, LabelledFeatures, NumberOfClasses, PrivateGroups, absence
-from uniot.model import AdaptedModel, build_method
+from uniot.method_building import build_method
+from uniot.model import AdaptedModel
+from uniot.model_files import save_model
 from uniot.pictures import PIXELS, Pictures, write_pixels
 from uniot.prediction import Prediction
 from uniot.report.finished_run import FinishedRun
@@ -100,7 +102,7 @@ def made_run(
 
 def saved_run(folder: Path, run: FinishedRun) -> Path:
     """The same as a folder."""
-    run.model.save(folder, run.names)
+    save_model(run.model, folder, run.names)
     if run.pictures is not None:
         n_source, n_target = len(run.model.source.rows), len(run.names)
         write_pixels(folder / PIXELS, drawn_pixels(n_source) / 255, drawn_pixels(n_target) / 255)

@@ -1,29 +1,10 @@
 from __future__ import annotations
 
-import io
-import sys
-from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
-from unittest import mock
 
 import pytest
 
-from uniot.cli import main
 from uniot.report import write_report
-
-
-def uniot(*arguments: object) -> tuple[int, str, str]:
-    out, err, code = io.StringIO(), io.StringIO(), 0
-    with (
-        mock.patch.object(sys, "argv", ["uniot", *map(str, arguments)]),
-        redirect_stdout(out),
-        redirect_stderr(err),
-    ):
-        try:
-            main()
-        except SystemExit as stop:
-            code = int(stop.code or 0)
-    return code, out.getvalue(), err.getvalue()
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +13,7 @@ def run(tmp_path_factory, made_model, made_run, saved_run) -> Path:
     return saved_run(tmp_path_factory.mktemp("runs") / "run", made_run(model))
 
 
-def test_the_report_goes_into_the_run_folder(run):
+def test_the_report_goes_into_the_run_folder(uniot, run):
     code, out, _ = uniot("report", run)
     assert code == 0
     assert "Of 8 samples, 5 belong to 1 of your 3 classes; the other 3 look like one new kind." in out
@@ -41,7 +22,7 @@ def test_the_report_goes_into_the_run_folder(run):
     assert (run / "report.html").read_text(encoding="utf-8").startswith("<!doctype html>")
 
 
-def test_a_report_may_go_elsewhere_with_figures_and_leaves_the_run_alone(run, tmp_path):
+def test_a_report_may_go_elsewhere_with_figures_and_leaves_the_run_alone(uniot, run, tmp_path):
     before = {path: path.stat().st_mtime_ns for path in run.iterdir()}
     code, out, _ = uniot("report", run, "--out", tmp_path / "new" / "page.html", "--figures", tmp_path / "figures")
     assert code == 0
@@ -58,14 +39,14 @@ def test_the_same_run_has_the_same_report_to_the_last_byte(run, tmp_path):
     assert first == second
 
 
-def test_a_folder_that_is_no_run_is_one_sentence(tmp_path):
+def test_a_folder_that_is_no_run_is_one_sentence(uniot, tmp_path):
     code, _, err = uniot("report", tmp_path / "nothing")
     assert code == 1
     assert "nothing is not a folder. Give the folder of a run made with `uniot adapt`." in err
     assert "Traceback" not in err
 
 
-def test_help_has_an_example():
+def test_help_has_an_example(uniot):
     code, out, _ = uniot("report", "--help")
     assert code == 0
     assert "uniot report run/ --figures figures/" in " ".join(out.split())

@@ -181,6 +181,7 @@ def _scored(job: Job, model: AdaptedModel, truth: np.ndarray, seconds: float) ->
         h=scores.h_score,
         h3_oracle=scores.h3_score_oracle,
         h3_honest=scores.h3_score_honest,
+        nmi_oracle=scores.nmi_oracle,
         common_accuracy=scores.common_accuracy,
         unknown_recall=scores.unknown_recall,
         auroc=scores.auroc,
@@ -233,7 +234,9 @@ def finished(job: Job, folder: Path) -> Result | None:
         about = json.loads((folder / _RESULT).read_text(encoding="utf-8"))
         if about["digest"] != job.digest:
             return None
-        return replace(Result(**about["result"]), backbone=job.backbone)
+        # A result that was written before it had this score has it among all scores.
+        values = {"nmi_oracle": about["evaluation"]["nmi_oracle"], **about["result"]}
+        return replace(Result(**values), backbone=job.backbone)
     except (OSError, ValueError, KeyError, TypeError):
         # Absent, damaged, or of another version: the job is run again.
         return None

@@ -16,6 +16,7 @@ SCORES: Mapping[str, str] = {
     "h": "H-score",
     "h3_oracle": "H³-score (oracle)",
     "h3_honest": "H³-score (honest)",
+    "nmi_oracle": "NMI of private samples (oracle)",
     "common_accuracy": "Accuracy on common classes",
     "unknown_recall": "Recall of unknown",
     "auroc": "AUROC",
@@ -40,6 +41,7 @@ class Result:
             where they have no value.
         h3_oracle: H³-score as the paper has it: told which rows are private, and how many classes they have.
         h3_honest: H³-score of the groups that were found.
+        nmi_oracle: third part of `h3_oracle`: NMI of the private rows, grouped into as many as they have classes.
         common_accuracy: share of right rows in common classes.
         unknown_recall: share of the private rows that were called unknown.
         auroc: of the confidence, common against private.
@@ -58,6 +60,7 @@ class Result:
     h: float | None = None
     h3_oracle: float | None = None
     h3_honest: float | None = None
+    nmi_oracle: float | None = None
     common_accuracy: float | None = None
     unknown_recall: float | None = None
     auroc: float | None = None
@@ -111,11 +114,11 @@ def write_results(path: Path, results: Iterable[Result]) -> None:
 
 
 def read_results(path: Path) -> list[Result]:
-    """Reads what `write_results` wrote; columns of other names are left alone."""
+    """Reads what `write_results` wrote, now or before a column was added; columns of other names are left alone."""
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             lines = csv.DictReader(file, strict=True)
-            missing = [name for name in _COLUMNS if name not in (lines.fieldnames or ())]
+            missing = [name for name in _COLUMNS if name not in (lines.fieldnames or ()) and name not in _ADDED]
             if missing:
                 raise DataError(
                     f"{path} has no column {', '.join(missing)}. Results have the columns {', '.join(_COLUMNS)}; the "
@@ -132,7 +135,7 @@ def _result(line: Mapping[str, str | None], place: str) -> Result:
     # A short line has None in its last columns, which is not an empty cell.
     if None in line.values() or None in line:
         raise DataError(f"{place} has not as many cells as there are columns. Make the file again.")
-    values = {name: _value(name, line[name] or "", place) for name in _COLUMNS}
+    values = {name: _value(name, line.get(name) or "", place) for name in _COLUMNS}
     try:
         return Result(**values)  # type: ignore[arg-type] # each was read as what its field holds
     except DataError as error:
@@ -151,6 +154,8 @@ def _value(name: str, text: str, place: str) -> str | int | float | None:
 
 
 _COLUMNS = tuple(field.name for field in fields(Result))
+# Files that were written before these columns were there are read as if the cells were empty.
+_ADDED = frozenset({"nmi_oracle"})
 # How each column is read, and whether an empty cell is None; all others are scores.
 _KINDS: Mapping[str, tuple[Callable[[str], str | int | float], bool]] = {
     **dict.fromkeys(("method", "task", "setting", "backbone", "failure"), (str, False)),

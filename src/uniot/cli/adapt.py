@@ -118,7 +118,7 @@ def adapt(
 
     Once groups have names: `uniot adapt --continue run/`
     """
-    from uniot.model import AdaptedModel
+    from uniot.model_files import is_saved
     from uniot.processes import start_processes
     from uniot.run_folder import only_one_writer
 
@@ -167,7 +167,7 @@ def adapt(
             if overwrite:
                 clear_run(out)
         processes.wait()
-        was_finished = AdaptedModel.is_saved(out)
+        was_finished = is_saved(out)
         if are_images:
             reading = open_reading(strict, store, workers, stack if leads else None)
             found = from_images(begin, out, chosen, images, reading, processes, target_labels)

@@ -35,7 +35,7 @@ def demo(
     from uniot.cli.run_files import finish_run
     from uniot.data.digits import DEMO_SETTINGS, load_digits_pair
     from uniot.estimator import UniOT
-    from uniot.model import AdaptedModel
+    from uniot.model_files import is_saved
     from uniot.pictures import PIXELS, write_pixels
     from uniot.run_folder import only_one_writer
 
@@ -48,7 +48,7 @@ def demo(
     began = time.monotonic()
     model = UniOT(random_state=seed, **DEMO_SETTINGS)
     with only_one_writer(out), training_progress() as on_step:
-        was_finished = AdaptedModel.is_saved(out)
+        was_finished = is_saved(out)
         model.fit(
             digits.source_images,
             digits.source_labels,

@@ -40,9 +40,9 @@ def evaluate(
     """
     from uniot.answers import read_answers
     from uniot.data.embedding_files import read_labels
-    from uniot.model import AdaptedModel
+    from uniot.model_files import load_model
 
-    model = AdaptedModel.load(run)
+    model = load_model(run)
     if not len(model.target):
         raise DataError(
             f"{run} was pulled and has no target, so there is nothing to evaluate. It answers for new samples: "

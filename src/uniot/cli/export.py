@@ -19,10 +19,10 @@ def export(
     Example: `uniot export run/ --onnx model.onnx`
     """
     from uniot.export import OUTPUTS, export_onnx
-    from uniot.model import AdaptedModel
+    from uniot.model_files import load_model
 
     screen = console()
-    written = export_onnx(AdaptedModel.load(run), onnx)
+    written = export_onnx(load_model(run), onnx)
     shape = ", ".join(["n", *map(str, written.input_shape)])
     screen.print(f"Input: {written.input_name}, {written.input_type} ({shape}). Outputs: {', '.join(OUTPUTS)}.")
     if written.was_run:

@@ -44,13 +44,13 @@ def predict(
     from uniot.data.image_files import is_image
     from uniot.embeddings.store import EmbeddingStore
     from uniot.images import Reading
-    from uniot.model import AdaptedModel
+    from uniot.model_files import load_model
     from uniot.sorted_copies import SortedCopies
 
     files = _image_files(new)
     if copy_to is not None and files is None:
         raise DataError(f"--copy-to needs images, and {new[0]} is a file of embeddings.")
-    model = AdaptedModel.load(run)
+    model = load_model(run)
     if out is None and copy_to is None and files is not None and all(map(is_image, new)):
         # One photograph is as soon computed as looked up.
         _print_lines(model, files, Reading(EmbeddingStore(store), strict, workers) if len(new) > 1 else Reading())

@@ -33,11 +33,12 @@ def finish_run(
 ) -> None:
     """Writes what the run found; its checkpoints have done their work."""
     from uniot.answers import AnswerWriter
+    from uniot.model_files import save_model
 
     if parquet:
         with AnswerWriter(folder / "predictions.parquet", model.classes, model.unknown) as writer:
             writer.write(names, model.target)
-    model.save(folder, names, inputs)
+    save_model(model, folder, names, inputs)
     shutil.rmtree(folder / "checkpoints", ignore_errors=True)
 
 

@@ -75,10 +75,10 @@ class Beginning:
     def of_run(cls, run: Path) -> Beginning:
         """What goes on from a run whose groups were named."""
         from uniot.labelling import read_names
-        from uniot.model import AdaptedModel
+        from uniot.model_files import load_model
         from uniot.settings import read_inputs
 
-        start = AdaptedModel.load(run)
+        start = load_model(run)
         inputs = read_inputs(run / "settings.toml")
         if not (run / "labels.csv").is_file():
             raise DataError(

@@ -19,6 +19,7 @@ from uniot.evaluation import SCORE_MEANINGS
 from uniot.hub.card import model_card
 from uniot.hub.client import Hub, explained, open_hub
 from uniot.model import AdaptedModel
+from uniot.model_files import load_model, save_model
 from uniot.prediction import Prediction
 from uniot.run_folder import only_one_writer, replacing, write_text
 
@@ -61,10 +62,10 @@ def push(
     folder = _local_folder(repository)
     if folder is not None:
         _check_place(folder)
-    model = AdaptedModel.load(run)
+    model = load_model(run)
     with TemporaryDirectory(prefix="uniot-") as temporary:
         shared = Path(temporary)
-        without_data(model).save(shared)
+        save_model(without_data(model), shared)
         (shared / "predictions.csv").unlink()  # a header without rows
         write_text(shared / "README.md", model_card(model, None if folder else repository, licence, _scores(run)))
         if folder is None:
@@ -213,7 +214,7 @@ def _checked(folder: Path, repository: str) -> AdaptedModel:
     if not (folder / _MODEL).is_file():
         raise RunFolderError(f"{repository} holds no run of uniot: there is no {_MODEL} in it. Check the name.")
     try:
-        return AdaptedModel.load(folder)
+        return load_model(folder)
     except UniotError as error:
         raise type(error)(str(error).replace(str(folder), repository)) from None
     except (KeyError, RuntimeError, TypeError, ValueError) as error:

@@ -16,7 +16,7 @@ from uniot.data.text import as_utf8
 from uniot.discovery import LabelledFeatures
 from uniot.errors import RunFolderError
 from uniot.labelling.places import class_place
-from uniot.model import AdaptedModel
+from uniot.model_files import load_model
 from uniot.prediction import Prediction
 
 Stamp = tuple[int, int, int]
@@ -58,7 +58,7 @@ class Target:
     def open(cls, run: Path) -> Target:
         """Reads it from a run folder."""
         stamp = _stamp(run)
-        model = AdaptedModel.load(run)
+        model = load_model(run)
         if not len(model.target):
             raise RunFolderError(f"{run} has no target of its own, so there is nothing to label. Adapt to one first.")
         names = _sample_names(run, len(model.target))

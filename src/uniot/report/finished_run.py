@@ -15,6 +15,7 @@ from uniot.answers import read_answers
 from uniot.data.text import as_utf8
 from uniot.errors import RunFolderError
 from uniot.model import AdaptedModel
+from uniot.model_files import load_model
 from uniot.pictures import Pictures
 from uniot.prediction import Prediction
 from uniot.report.categories import Category, find_categories
@@ -45,7 +46,7 @@ class FinishedRun:
         Raises:
             RunFolderError: the folder holds no finished run, or one without a target, or files of several runs.
         """
-        model = AdaptedModel.load(folder)
+        model = load_model(folder)
         if not len(model.target):
             raise RunFolderError(
                 f"{folder} has no target: the run was shared without it. Make the report where the run was made."

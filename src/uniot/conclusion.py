@@ -1,0 +1,143 @@
+"""The end of a training: the rule is fixed on the whole target, and what it leaves unknown is grouped."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from uniot.data.batches import generator_for
+from uniot.data.samples import Samples
+from uniot.discovery import (
+    LabelledFeatures,
+    NumberOfClasses,
+    SeenTarget,
+    absence,
+    number_of_private_classes,
+    private_groups,
+)
+from uniot.embeddings.image_reader import ImageReader
+from uniot.methods import Method
+from uniot.model import AdaptedModel
+from uniot.network_features import embeddings_of_samples, features_of_samples, unit_rows
+from uniot.prediction import Prediction
+from uniot.processes import Processes
+from uniot.settings import Settings
+from uniot.training import History
+
+# So many labelled samples are enough to see how the classes lie; all of a large source would take long.
+_MOST_SOURCE_ROWS = 5000
+# So many target samples are enough to count the private classes by.
+_MOST_COUNTED_ROWS = 3000
+# Purposes of generators; 100 decides the weights that a method begins with.
+_RULE, _SOURCE_ROWS, _COUNTED_ROWS = 101, 102, 103
+
+
+def conclude(
+    method: Method,
+    source: Samples,
+    source_classes: Tensor,
+    target: Samples,
+    *,
+    classes: np.ndarray,
+    unknown: str | int,
+    settings: Settings,
+    history: History,
+    fingerprint: str,
+    reader: ImageReader | None = None,
+    processes: Processes | None = None,
+) -> AdaptedModel:
+    """Fixes the rule on the whole target and groups what it leaves unknown.
+
+    Where there are several processes, each looks at its own part of the target, and all end with the same answer.
+
+    Args:
+        method: trained; the rule is fixed in place, and its networks end on the CPU.
+        source: labelled samples.
+        source_classes: (n,), class index of each.
+        target: the samples that were adapted to.
+        classes: source classes, text or integers, (c,).
+        unknown: what an unknown sample is called.
+        settings: resolved settings.
+        history: numbers step by step.
+        fingerprint: of data and settings.
+        reader: what makes inputs from images, where the samples come from images.
+        processes: who shares the work.
+    """
+    processes = processes or Processes()
+    own, shape = features_of_samples(method, target, _own_part(torch.arange(len(target)), processes))
+    labelled = _labelled_features(method, source, source_classes, settings.seed, processes)
+    counted = _some_rows(len(target), _MOST_COUNTED_ROWS, generator_for(settings.seed, _COUNTED_ROWS))
+    own_embeddings = embeddings_of_samples(method, target, _own_part(counted, processes))
+    embeddings = processes.gather_parts(own_embeddings, len(counted)).numpy()
+    cast(nn.Module, method).cpu()
+    method.conclude(own, generator_for(settings.seed, _RULE), processes if processes.count > 1 else None)
+    decision = method.decide(own)
+    features = unit_rows(processes.gather_parts(own, len(target)))
+    nearest = processes.gather_parts(decision.nearest, len(target)).numpy()
+    known = processes.gather_parts(decision.known.byte(), len(target)).bool().numpy()
+    confidence = processes.gather_parts(decision.confidence, len(target)).numpy()
+    number: int | NumberOfClasses | None = settings.n_private_classes
+    if number is None:
+        rows = counted.numpy()
+        seen = SeenTarget(embeddings, _nearest_clusters(method, features[rows]), known[rows], nearest[rows])
+        number = number_of_private_classes(seen, seed=settings.seed)
+    groups = private_groups(features[~known], number, seed=settings.seed)
+    group = np.full(len(known), -1, dtype=np.int64)
+    group[~known] = groups.group
+    answers = Prediction(nearest, known, confidence, group, groups.confidence(features, group))
+    return AdaptedModel(
+        method=method,
+        groups=groups,
+        absence=absence(answers, len(classes)),
+        classes=classes,
+        unknown=unknown,
+        settings=settings,
+        input_shape=shape,
+        target=answers,
+        target_features=features,
+        source=labelled,
+        history=history,
+        fingerprint=fingerprint,
+        reader=reader,
+    )
+
+
+def _labelled_features(
+    method: Method, source: Samples, source_classes: Tensor, seed: int, processes: Processes
+) -> LabelledFeatures:
+    """Features of the source, or of some of it, drawn evenly from the classes."""
+    seen = _even_rows(source_classes, _MOST_SOURCE_ROWS, generator_for(seed, _SOURCE_ROWS))
+    own, _ = features_of_samples(method, source, _own_part(seen, processes))
+    features = unit_rows(processes.gather_parts(own, len(seen)))
+    return LabelledFeatures(features, source_classes[seen].numpy(), seen.numpy())
+
+
+def _nearest_clusters(method: Method, features: np.ndarray) -> np.ndarray | None:
+    """Cluster prototype nearest to each feature, (n,); None where the method learns none."""
+    clusters = method.cluster_prototypes()
+    return None if clusters is None else np.asarray((features @ clusters.numpy().T).argmax(axis=1))
+
+
+def _own_part(ids: Tensor, processes: Processes) -> Tensor:
+    """The part of the ids that this process looks at."""
+    return ids[processes.part(len(ids))]
+
+
+def _even_rows(classes: Tensor, most: int, generator: torch.Generator) -> Tensor:
+    """Rows in order, all of them where they are few; otherwise drawn, as many of each class as there are."""
+    if len(classes) <= most:
+        return torch.arange(len(classes))
+    drawn = torch.randperm(len(classes), generator=generator)
+    # The place of each drawn row among the drawn ones of its class; the smallest places are the evenest choice.
+    by_class = torch.argsort(classes[drawn], stable=True)
+    sizes = torch.bincount(classes)
+    place = torch.arange(len(classes)) - torch.repeat_interleave(sizes.cumsum(0) - sizes, sizes)
+    return drawn[by_class[torch.argsort(place, stable=True)[:most]]].sort().values
+
+
+def _some_rows(n_rows: int, most: int, generator: torch.Generator) -> Tensor:
+    """Rows in order, all of them or as many as `most`, drawn."""
+    return torch.randperm(n_rows, generator=generator)[:most].sort().values

@@ -1,0 +1,150 @@
+"""An adapted model as the files of a run folder."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from uniot.answers import AnswerWriter
+from uniot.discovery import LabelledFeatures, NumberOfClasses, PrivateGroups
+from uniot.embeddings.image_reader import ImageReader
+from uniot.errors import RunFolderError
+from uniot.method_building import build_method
+from uniot.methods import Method
+from uniot.model import AdaptedModel
+from uniot.prediction import Prediction
+from uniot.run_folder import read_tensors, write_tensors, write_text
+from uniot.settings import Settings
+from uniot.training import History
+
+_MODEL, _FEATURES, _BACKBONE = "model.safetensors", "features.safetensors", "backbone.safetensors"
+_ANSWERS = tuple(part.name for part in fields(Prediction))
+
+
+def save_model(
+    model: AdaptedModel, folder: Path, names: Sequence[str] | None = None, inputs: dict[str, Any] | None = None
+) -> None:
+    """Writes the run folder; `model.safetensors` comes last, so that where it is, the rest is.
+
+    Args:
+        model: to be saved.
+        folder: made if it does not exist.
+        names: what the samples of the target are called; numbers if None.
+        inputs: where the data came from, for settings.toml.
+
+    Raises:
+        RunFolderError: the folder holds another run, whose files would be mixed with these.
+    """
+    if is_saved(folder) and read_tensors(folder / _MODEL)[1]["fingerprint"] != model.fingerprint:
+        raise RunFolderError(f"{folder} holds another run. Give another folder, or remove that one first.")
+    images = None if model.reader is None else model.reader.settings
+    write_text(folder / "settings.toml", model.settings.to_toml(images, **({"inputs": inputs} if inputs else {})))
+    write_text(folder / "history.csv", model.history.to_csv())
+    with AnswerWriter(folder / "predictions.csv", model.classes, model.unknown) as answers:
+        answers.write(names, model.target)
+    write_tensors(folder / _FEATURES, _feature_tensors(model), {"fingerprint": model.fingerprint})
+    if model.reader is not None:
+        model.reader.save(folder / _BACKBONE)
+    rule_tensors, rule_about = model.method.rule_state()
+    about = {
+        "classes": model.classes.tolist(),
+        "unknown": model.unknown,
+        "settings": model.settings.model_dump(),
+        "input_shape": model.input_shape,
+        "rule": rule_about,
+        "columns": model.history.columns,
+        "number": asdict(model.groups.number),
+        "fingerprint": model.fingerprint,
+        "from_images": model.reader is not None,
+    }
+    write_tensors(folder / _MODEL, _model_tensors(model, rule_tensors), about)
+
+
+def is_saved(folder: Path) -> bool:
+    """Whether the folder holds a finished run."""
+    return (folder / _MODEL).is_file()
+
+
+def load_model(folder: Path) -> AdaptedModel:
+    """Reads a finished run."""
+    if not folder.is_dir():
+        raise RunFolderError(f"{folder} is not a folder. Give the folder of a run made with `uniot adapt`.")
+    if not is_saved(folder) and (folder / "checkpoints").exists():
+        raise RunFolderError(
+            f"{folder} holds a run that has not finished. Run the command that began it again; it goes on."
+        )
+    tensors, about = read_tensors(folder / _MODEL)
+    features, about_features = read_tensors(folder / _FEATURES)
+    if about_features["fingerprint"] != about["fingerprint"]:
+        raise RunFolderError(
+            f"{folder} mixes files of two runs ({_MODEL} and {_FEATURES} disagree). Make the run again."
+        )
+    if about["from_images"] and not (folder / _BACKBONE).is_file():
+        raise RunFolderError(f"{folder / _BACKBONE} is missing: the run was made from images. Make it again.")
+    settings = Settings.checked(**cast(dict[str, Any], about["settings"]))
+    classes = np.array(about["classes"])
+    shape = tuple(cast(list[int], about["input_shape"]))
+    reader = ImageReader.load(folder / _BACKBONE) if about["from_images"] else None
+    method = build_method(shape, len(classes), settings, reader)
+    _load_weights_and_rule(method, tensors, cast(dict[str, Any], about["rule"]))
+    target = Prediction(**{name: tensors[f"target.{name}"].numpy() for name in _ANSWERS})
+    return AdaptedModel(
+        method=method,
+        groups=PrivateGroups(
+            target.group[~target.known],
+            tensors["groups.centres"].numpy(),
+            NumberOfClasses.of(cast(dict[str, Any], about["number"])),
+        ),
+        absence=tensors["absence"].numpy(),
+        classes=classes,
+        unknown=cast("str | int", about["unknown"]),
+        settings=settings,
+        input_shape=shape,
+        target=target,
+        target_features=features["target"].float().numpy(),
+        source=LabelledFeatures(
+            features["source"].float().numpy(), features["source.classes"].numpy(), features["source.rows"].numpy()
+        ),
+        history=History.of(cast(list[str], about["columns"]), tensors),
+        fingerprint=cast(str, about["fingerprint"]),
+        reader=reader,
+    )
+
+
+def _feature_tensors(model: AdaptedModel) -> dict[str, Tensor]:
+    return {
+        "target": torch.from_numpy(model.target_features).half(),
+        "source": torch.from_numpy(model.source.features).half(),
+        "source.classes": torch.from_numpy(model.source.classes),
+        "source.rows": torch.from_numpy(model.source.rows),
+    }
+
+
+def _model_tensors(model: AdaptedModel, rule: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    weights = cast(nn.Module, model.method).state_dict()
+    return {
+        **{f"method.{name}": value for name, value in weights.items()},
+        **{f"rule.{name}": value for name, value in rule.items()},
+        "groups.centres": torch.from_numpy(model.groups.centres),
+        "absence": torch.from_numpy(model.absence),
+        **model.history.tensors(),
+        **{f"target.{name}": torch.from_numpy(getattr(model.target, name)) for name in _ANSWERS},
+    }
+
+
+def _load_weights_and_rule(method: Method, tensors: Mapping[str, Tensor], about_rule: Mapping[str, Any]) -> None:
+    module = cast(nn.Module, method)
+    module.load_state_dict(_below("method.", tensors))
+    module.eval()
+    method.load_rule_state(_below("rule.", tensors), about_rule)
+
+
+def _below(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Tensors whose name begins so, without the beginning."""
+    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
