@@ -16,7 +16,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 LAYERS = [
     {"errors"},
     {"settings", "prediction", "processes"},
-    {"data", "transport", "run_folder", "clustering"},
+    {"data", "transport", "universal", "run_folder", "clustering"},
     {"embeddings", "networks", "losses", "answers", "sorted_copies", "pictures"},
     {"methods", "discovery", "evaluation"},
     {"training", "network_features"},

@@ -159,7 +159,7 @@ def test_unknown_key_is_refused_with_the_list_of_known_ones(tmp_path):
     [
         ("epsilon", 1e-4, "greater than or equal to 0.001"),
         ("marginal_penalty", 0.01, "greater than or equal to 0.05"),
-        ("steps", 0, "greater than or equal to 1"),
+        ("steps", -1, "greater than or equal to 0"),
         ("momentum", 1.0, "less than 1"),
         ("seed", -1, "greater than or equal to 0"),
         ("similarity_threshold", 1.1, "less than or equal to 1"),

@@ -70,7 +70,10 @@ def adapt(
             "collection, then use `predict` for single samples."
         )
     unknown = _unknown_label(unknown, classes)
-    settings = settings.resolved(len(target), method_info(settings.method).learning_rate)
+    info = method_info(settings.method)
+    settings = settings.resolved(len(target), info.learning_rate)
+    if info.is_closed_form and settings.backbone == "none" and (reader is None or not reader.fine_tunes):
+        settings = settings.model_copy(update={"steps": 0})
     steps = settings.steps or 0
     digest = fingerprint(settings)
     if start is not None:

@@ -32,7 +32,7 @@ _MOST_SOURCE_ROWS = 5000
 # So many target samples are enough to count the private classes by.
 _MOST_COUNTED_ROWS = 3000
 # Purposes of generators; 100 decides the weights that a method begins with.
-_RULE, _SOURCE_ROWS, _COUNTED_ROWS = 101, 102, 103
+_RULE, _SOURCE_ROWS, _COUNTED_ROWS, _SPACE = 101, 102, 103, 104
 
 
 def conclude(
@@ -67,12 +67,21 @@ def conclude(
         processes: who shares the work.
     """
     processes = processes or Processes()
-    own, shape = features_of_samples(method, target, _own_part(torch.arange(len(target)), processes))
-    labelled = _labelled_features(method, source, source_classes, settings.seed, processes)
+    trained, shape = features_of_samples(method, target, _own_part(torch.arange(len(target)), processes))
+    seen = _even_rows(source_classes, _MOST_SOURCE_ROWS, generator_for(settings.seed, _SOURCE_ROWS))
+    own_source, _ = features_of_samples(method, source, _own_part(seen, processes))
+    labelled = processes.gather_parts(own_source, len(seen))
     counted = _some_rows(len(target), _MOST_COUNTED_ROWS, generator_for(settings.seed, _COUNTED_ROWS))
     own_embeddings = embeddings_of_samples(method, target, _own_part(counted, processes))
     embeddings = processes.gather_parts(own_embeddings, len(counted)).numpy()
     cast(nn.Module, method).cpu()
+    method.learn_space(
+        labelled,
+        source_classes[seen],
+        lambda: processes.gather_parts(trained, len(target)),
+        generator_for(settings.seed, _SPACE),
+    )
+    own = method.adapted(trained)
     method.conclude(own, generator_for(settings.seed, _RULE), processes if processes.count > 1 else None)
     decision = method.decide(own)
     features = unit_rows(processes.gather_parts(own, len(target)))
@@ -82,12 +91,14 @@ def conclude(
     number: int | NumberOfClasses | None = settings.n_private_classes
     if number is None:
         rows = counted.numpy()
-        seen = SeenTarget(embeddings, _nearest_clusters(method, features[rows]), known[rows], nearest[rows])
-        number = number_of_private_classes(seen, seed=settings.seed)
+        seen_target = SeenTarget(embeddings, _nearest_clusters(method, features[rows]), known[rows], nearest[rows])
+        number = number_of_private_classes(seen_target, seed=settings.seed)
     groups = private_groups(features[~known], number, seed=settings.seed)
     group = np.full(len(known), -1, dtype=np.int64)
     group[~known] = groups.group
     answers = Prediction(nearest, known, confidence, group, groups.confidence(features, group))
+    if not settings.store_target:
+        method.forget_samples()
     return AdaptedModel(
         method=method,
         groups=groups,
@@ -98,21 +109,13 @@ def conclude(
         input_shape=shape,
         target=answers,
         target_features=features,
-        source=labelled,
+        source=LabelledFeatures(
+            unit_rows(method.adapted(labelled, labelled=True)), source_classes[seen].numpy(), seen.numpy()
+        ),
         history=history,
         fingerprint=fingerprint,
         reader=reader,
     )
-
-
-def _labelled_features(
-    method: Method, source: Samples, source_classes: Tensor, seed: int, processes: Processes
-) -> LabelledFeatures:
-    """Features of the source, or of some of it, drawn evenly from the classes."""
-    seen = _even_rows(source_classes, _MOST_SOURCE_ROWS, generator_for(seed, _SOURCE_ROWS))
-    own, _ = features_of_samples(method, source, _own_part(seen, processes))
-    features = unit_rows(processes.gather_parts(own, len(seen)))
-    return LabelledFeatures(features, source_classes[seen].numpy(), seen.numpy())
 
 
 def _nearest_clusters(method: Method, features: np.ndarray) -> np.ndarray | None:

@@ -17,7 +17,7 @@ from uniot.data.arrays import as_inputs, as_labels, scaled_rows
 from uniot.data.augmentation import rewrite
 from uniot.data.domains import by_domain
 from uniot.data.samples import TensorSamples
-from uniot.errors import DataError, NotFittedError
+from uniot.errors import DataError, NotFittedError, SettingsError
 from uniot.model import AdaptedModel
 from uniot.model_files import load_model, save_model
 from uniot.prediction import Prediction
@@ -25,6 +25,7 @@ from uniot.processes import Processes
 from uniot.settings import Settings
 from uniot.training import fingerprint
 
+_VARIANTS = {"paper": "uniot", "universal": "uniot-universal"}
 _FROM_SETTINGS = tuple(name for name in Settings.model_fields if name != "seed")
 
 
@@ -32,6 +33,8 @@ class UniOT(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Labels an unlabelled collection by a labelled one from elsewhere, and says what is in neither.
 
     Args:
+        variant: of UniOT: "paper" as published, "universal" for what goes beyond it; short for the methods "uniot" and
+            "uniot-universal". The method decides if None.
         method: which method trains: "uniot", or another that `uniot methods` lists. What follows up to
             `detection_start` is UniOT's.
         method_options: hyper-parameters of that method alone.
@@ -58,6 +61,8 @@ class UniOT(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         backbone: "none" for embeddings (n, d); "small-cnn" for small grey images (n, height, width) from 0 to 1.
         n_private_classes: private groups to find; estimated if None.
         unknown_label: what unknown samples are called; "unknown" for text classes and -1 for integers if None.
+        store_target: whether the target's embeddings are kept, where the method looks at neighbours; without them new
+            samples are judged by themselves alone.
         checkpoint_every: steps between two checkpoints, where `fit` is given a folder.
         random_state: integer, `RandomState`, or None for another result each time.
 
@@ -79,6 +84,7 @@ class UniOT(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def __init__(
         self,
         *,
+        variant: str | None = None,
         method: str = "uniot",
         method_options: Mapping[str, bool | int | float | str] | None = None,
         n_clusters: int | None = None,
@@ -103,10 +109,12 @@ class UniOT(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         weight_decay: float = 5e-4,
         backbone: str = "none",
         n_private_classes: int | None = None,
+        store_target: bool = True,
         unknown_label: str | int | None = None,
         checkpoint_every: int = 100,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
+        self.variant = variant
         self.method = method
         self.method_options = method_options
         self.n_clusters = n_clusters
@@ -131,6 +139,7 @@ class UniOT(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.weight_decay = weight_decay
         self.backbone = backbone
         self.n_private_classes = n_private_classes
+        self.store_target = store_target
         self.unknown_label = unknown_label
         self.checkpoint_every = checkpoint_every
         self.random_state = random_state
@@ -261,8 +270,21 @@ class UniOT(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             state = int(check_random_state(state).randint(2**31 - 1))
         given = {name: getattr(self, name) for name in _FROM_SETTINGS}
         given = {name: value.item() if isinstance(value, np.generic) else value for name, value in given.items()}
+        given["method"] = self._method()
         given["method_options"] = dict(self.method_options or {})
         return Settings.checked(**given, seed=int(state))
+
+    def _method(self) -> str:
+        if self.variant is None:
+            return self.method
+        if self.variant not in _VARIANTS:
+            raise SettingsError(f"variant is {self.variant!r}. Give one of {', '.join(map(repr, _VARIANTS))}, or none.")
+        named = _VARIANTS[self.variant]
+        if self.method not in ("uniot", named):
+            raise SettingsError(
+                f"variant {self.variant!r} is of UniOT, and method is {self.method!r}. Give the one or the other."
+            )
+        return named
 
     def _inputs(self, X: Any) -> Tensor:
         model = self.model_

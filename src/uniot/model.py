@@ -56,8 +56,8 @@ class AdaptedModel:
 
     def predict(self, inputs: Tensor) -> Prediction:
         """Answers for samples, fitted or new, each on its own. An unknown one gets the nearest private group."""
-        raw = features_of_inputs(self.method, inputs)
-        decision, features = self.method.decide(raw), unit_rows(raw)
+        adapted = self._adapted(inputs)
+        decision, features = self.method.decide(adapted), unit_rows(adapted)
         known = decision.known.numpy()
         group = np.full(len(known), -1, dtype=np.int64)
         if self.groups.n_groups:
@@ -72,11 +72,14 @@ class AdaptedModel:
 
     def features(self, inputs: Tensor) -> np.ndarray:
         """Adapted features of unit norm, (n, feature_size)."""
-        return unit_rows(features_of_inputs(self.method, inputs))
+        return unit_rows(self._adapted(inputs))
 
     def probabilities(self, inputs: Tensor) -> np.ndarray:
         """(n, c + 1): the classes in order, then unknown. The largest entry is what `predict` says."""
-        return np.asarray(self.method.decide(features_of_inputs(self.method, inputs)).probabilities().numpy())
+        return np.asarray(self.method.decide(self._adapted(inputs)).probabilities().numpy())
+
+    def _adapted(self, inputs: Tensor) -> Tensor:
+        return self.method.adapted(features_of_inputs(self.method, inputs))
 
     @cached_property
     def class_centres(self) -> np.ndarray:

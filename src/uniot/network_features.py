@@ -60,4 +60,5 @@ def _block_size(shape: Sequence[int]) -> int:
 
 
 def _device(method: Method) -> torch.device:
-    return next(cast(nn.Module, method).parameters()).device
+    parameter = next(cast(nn.Module, method).parameters(), None)
+    return torch.device("cpu") if parameter is None else parameter.device

@@ -81,7 +81,7 @@ class Settings(CheckedSettings):
         description="Target features kept in the queue; from the target's size if left out.",
     )
     steps: int | None = Field(
-        None, ge=1, le=10_000_000, description="Training steps; from the target's size if left out."
+        None, ge=0, le=10_000_000, description="Training steps; from the target's size and the method if left out."
     )
     batch_size: int = Field(36, ge=1, le=100_000, description="Samples of each domain in a step.")
     hidden_size: int = Field(2048, ge=1, le=1_000_000, description="Width of the projection's hidden layer.")
@@ -121,6 +121,9 @@ class Settings(CheckedSettings):
     n_private_classes: int | None = Field(
         None, ge=0, le=100_000, description="Private groups to find; estimated if left out."
     )
+    store_target: bool = Field(
+        True, description="Whether a run keeps the target's embeddings where its method looks at neighbours."
+    )
     checkpoint_every: int = Field(100, ge=1, le=10_000_000, description="Steps between two checkpoints of a run.")
     seed: int = Field(0, ge=0, lt=2**63, description="Decides every random choice.")
 
@@ -141,7 +144,7 @@ class Settings(CheckedSettings):
         values: dict[str, Any] = {
             "n_clusters": self.n_clusters or min(clusters, max(2, n_target // 4)),
             "queue_size": self.queue_size or (2000 if n_target <= _LARGE_TARGET else 10_000),
-            "steps": self.steps or min(10_000, max(1000, 10 * n_target // batch)),
+            "steps": min(10_000, max(1000, 10 * n_target // batch)) if self.steps is None else self.steps,
             "batch_size": batch,
             "learning_rate": self.learning_rate or learning_rate,
         }

@@ -112,6 +112,9 @@ def train(
     assert settings.steps is not None
     assert settings.learning_rate is not None
     processes = processes or Processes()
+    if not settings.steps:
+        cast(nn.Module, method).to(processes.device).eval()
+        return History()
     if settings.batch_size % processes.count:
         raise SettingsError(
             f"a batch of {settings.batch_size} cannot be shared evenly by {processes.count} processes. "

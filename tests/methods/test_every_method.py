@@ -16,6 +16,7 @@ from uniot import UniOT
 from uniot.data.toy import ToyDomains, make_toy_domains
 from uniot.evaluation import h_score
 from uniot.methods import METHODS
+from uniot.methods.uniot_universal import VARIANTS as UNIVERSAL_VARIANTS
 from uniot.methods.uniot_variants import INFOS as VARIANTS
 
 TOY = make_toy_domains(n_common=6, n_source_private=4, n_target_private=4, samples_per_class=20)
@@ -72,6 +73,9 @@ OPEN_SET = {
 }
 TRIALS = {
     "uniot": Trial(0.7, {}, SMALL, OF_UNIOT, (22,)),
+    # Nothing is trained, so there is no step at which it could be killed.
+    "uniot-universal": Trial(0.8, {}, SMALL, OF_UNIOT, ()),
+    **{info.name: Trial(0.6, {}, SMALL, OF_UNIOT, ()) for info in UNIVERSAL_VARIANTS},
     **{info.name: Trial(0.5, {}, SMALL, OF_UNIOT, (22,)) for info in VARIANTS},
     "source-only": Trial(0.8),
     "dann": Trial(0.8, {"discriminator_size": 64}),

@@ -13,6 +13,7 @@ from uniot.benchmark.planning import Options, plan_jobs
 from uniot.benchmark.protocol import TaskSet
 from uniot.data.published_set import ClassSplit
 from uniot.errors import SettingsError
+from uniot.methods import uniot_universal
 from uniot.methods.uniot_variants import INFOS
 
 _NUMBERS_OF_CLASSES = 6
@@ -81,8 +82,8 @@ class Study:
         return {point.setting: point for point in points}
 
 
-STUDIES = ("ablation", "robustness", "sensitivity")
-"""Names of the studies: Tables 4 and S3, Fig. 3, and Fig. S1b to d with the number of clusters."""
+STUDIES = ("ablation", "robustness", "sensitivity", "beyond")
+"""Names of the studies: Tables 4 and S3, Fig. 3, Fig. S1b to d with the number of clusters; the last is ours."""
 
 
 def make_study(name: str, tasks: TaskSet, setting: str, split: ClassSplit) -> Study:
@@ -103,6 +104,9 @@ def make_study(name: str, tasks: TaskSet, setting: str, split: ClassSplit) -> St
         return Study(name, ("uniot", "dance", "dcc", "uan"), (task,), setting, split, axes)
     if name == "sensitivity":
         return Study(name, ("uniot",), (), setting, split, _hyper_parameters(setting, split))
+    if name == "beyond":
+        methods = ("uniot", uniot_universal.INFO.name, *(info.name for info in uniot_universal.VARIANTS))
+        return Study(name, methods, (), setting, split)
     raise SettingsError(f"there is no study called {name!r}. Take one of: {', '.join(STUDIES)}.")
 
 

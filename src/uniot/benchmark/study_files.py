@@ -115,7 +115,8 @@ def _draw_axis(figure: Any, axis: Axis, findings: Sequence[Finding]) -> None:
             values, means = [one.value for one in line], [float(one.mean or 0) for one in line]
             spread = [one.deviation or 0.0 for one in line]
             panel.plot(values, means, marker="o", markersize=3, linewidth=1.2, color=colour, label=method_title(method))
-            low, high = ([mean + sign * by for mean, by in zip(means, spread, strict=True)] for sign in (-1, 1))
+            low = [max(0.0, mean - by) for mean, by in zip(means, spread, strict=True)]
+            high = [min(100.0, mean + by) for mean, by in zip(means, spread, strict=True)]
             panel.fill_between(values, low, high, color=colour, alpha=0.18, linewidth=0)
         if axis.is_logarithmic:
             panel.set_xscale("log")

@@ -33,7 +33,8 @@ def benchmark(
         typer.Option(help="Separated by commas, see `uniot methods`; or `all`. uniot,source-only, or the study's."),
     ] = None,
     study: Annotated[
-        str | None, typer.Option(help="Vary one thing at a time, as the paper does: ablation, robustness, sensitivity.")
+        str | None,
+        typer.Option(help="Vary one thing at a time: ablation, robustness, sensitivity as the paper does, beyond."),
     ] = None,
     tasks: Annotated[str | None, typer.Option(help="Such as A2W,D2W; all, or the study's.")] = None,
     settings: Annotated[str | None, typer.Option(help="Of open-partial, open, partial, closed; open-partial.")] = None,

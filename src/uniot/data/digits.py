@@ -76,19 +76,28 @@ class DigitsPair:
 
 def load_digits_pair() -> DigitsPair:
     """Both archives, from the installed packages; always the same."""
+    small, small_labels, large, large_labels = load_digit_archives()
+    in_source = np.isin(small_labels, SOURCE_CLASSES)
+    in_target = np.isin(large_labels, TARGET_CLASSES)
+    return DigitsPair(
+        source_images=small[in_source],
+        source_labels=small_labels[in_source],
+        target_images=large[in_target],
+        oracle_target_labels=large_labels[in_target],
+    )
+
+
+def load_digit_archives() -> tuple[NDArray[np.float32], NDArray[np.int64], NDArray[np.float32], NDArray[np.int64]]:
+    """All ten digits of scikit-learn's archive and of the sample of MNIST, on one canvas: images, labels, of each."""
     from sklearn.datasets import load_digits
 
     small = load_digits()
     large, large_labels = _mnist_sample()
-    in_source = np.isin(small.target, SOURCE_CLASSES)
-    in_target = np.isin(large_labels, TARGET_CLASSES)
-    source = _as_on_the_canvas(torch.from_numpy(small.images[in_source]).float() / 16)
-    target = torch.from_numpy(large[in_target]).float().view(-1, SIDE, SIDE) / 255
-    return DigitsPair(
-        source_images=upright(source).numpy(),
-        source_labels=small.target[in_source].astype(np.int64),
-        target_images=upright(target).numpy(),
-        oracle_target_labels=large_labels[in_target].astype(np.int64),
+    return (
+        upright(_as_on_the_canvas(torch.from_numpy(small.images).float() / 16)).numpy(),
+        small.target.astype(np.int64),
+        upright(torch.from_numpy(large).float().view(-1, SIDE, SIDE) / 255).numpy(),
+        large_labels.astype(np.int64),
     )
 
 

@@ -10,12 +10,12 @@ from torch import Tensor, nn
 
 from uniot.losses.entropy import normalised_entropy
 from uniot.methods.decision import Decision
-from uniot.methods.method import Batch, Losses, MethodOptions, unchanged
+from uniot.methods.method import Batch, FeaturesAsTheyAre, Losses, MethodOptions, unchanged
 from uniot.settings import Settings
 from uniot.transport import Shards
 
 
-class HeadMethod(nn.Module):
+class HeadMethod(FeaturesAsTheyAre, nn.Module):
     """A bottleneck and a linear classifier on embeddings; a subclass gives the losses and the score.
 
     Attributes:

@@ -71,7 +71,10 @@ class Method(Protocol):
     A method is a `torch.nn.Module` as well.
     """
 
-    backbone: nn.Module
+    @property
+    def backbone(self) -> nn.Module:
+        """From inputs to embeddings."""
+        ...
 
     def prepare(self, target: Tensor, target_ids: Tensor, gather: Callable[[Tensor], Tensor] = unchanged) -> None:
         """Sees one batch of the target before the first step; called until `is_prepared`. Parts as in `Batch`."""
@@ -90,11 +93,33 @@ class Method(Protocol):
         ...
 
     def features(self, inputs: Tensor) -> Tensor:
-        """Inputs to features, (n, d); everything that decides is computed from them."""
+        """Inputs to features, (n, d)."""
+        ...
+
+    def learn_space(
+        self, source: Tensor, classes: Tensor, target: Callable[[], Tensor], generator: torch.Generator
+    ) -> None:
+        """Sees features of both domains after the last step, for a method that decides in a space of its own.
+
+        Args:
+            source: of labelled samples, as many of each class as there are or as are enough, (m, d).
+            classes: class index of each, (m,).
+            target: gives the features of the whole target, (n, d), in every process.
+            generator: source of all randomness.
+        """
+        ...
+
+    def adapted(self, features: Tensor, *, labelled: bool = False) -> Tensor:
+        """Features in the space that `learn_space` found; everything that decides is computed from them.
+
+        Args:
+            features: (n, d).
+            labelled: whether they are of the source.
+        """
         ...
 
     def conclude(self, features: Tensor, generator: torch.Generator, shards: Shards | None = None) -> None:
-        """Sees the features of the whole target after the last step, and fixes the rule.
+        """Sees the adapted features of the whole target after the last step, and fixes the rule.
 
         Args:
             features: (n, d), on the CPU, as are the weights by then.
@@ -128,6 +153,19 @@ class Method(Protocol):
         ...
 
 
+class FeaturesAsTheyAre:
+    """Of a method that decides by the features that it trains."""
+
+    def learn_space(
+        self, source: Tensor, classes: Tensor, target: Callable[[], Tensor], generator: torch.Generator
+    ) -> None:
+        """There is no other space."""
+
+    def adapted(self, features: Tensor, *, labelled: bool = False) -> Tensor:
+        """The features themselves."""
+        return features
+
+
 class MethodOptions(CheckedSettings):
     """Hyper-parameters of a method that other methods do not have, with the published values as defaults."""
 
@@ -148,6 +186,7 @@ class MethodInfo:
             to the method.
         options: its own hyper-parameters.
         learning_rate: published, for new layers; the backbone has a tenth of it.
+        is_closed_form: whether nothing is trained where the embeddings are given.
         is_reconstruction: whether it was rebuilt from a paper's words alone, for want of public code.
     """
 
@@ -158,6 +197,7 @@ class MethodInfo:
     build: Build
     options: type[MethodOptions] = MethodOptions
     learning_rate: float = 0.01
+    is_closed_form: bool = False
     is_reconstruction: bool = False
 
 

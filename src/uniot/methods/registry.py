@@ -20,6 +20,7 @@ from uniot.methods import (
     tnt,
     uan,
     uniot,
+    uniot_universal,
     uniot_variants,
 )
 from uniot.methods.method import Method, MethodInfo
@@ -29,6 +30,8 @@ METHODS: dict[str, MethodInfo] = {
     info.name: info
     for info in (
         uniot.INFO,
+        uniot_universal.INFO,
+        *uniot_universal.VARIANTS,
         *uniot_variants.INFOS,
         source_only.INFO,
         dann.INFO,

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from uniot.errors import SettingsError
 from uniot.losses import common_class_loss, private_class_loss
 from uniot.methods.decision import Decision
-from uniot.methods.method import Batch, Losses, MethodInfo, MethodOptions, unchanged
+from uniot.methods.method import Batch, FeaturesAsTheyAre, Losses, MethodInfo, MethodOptions, unchanged
 from uniot.networks import FeatureQueue, ProjectionHead, Prototypes, nearest_neighbours
 from uniot.settings import Settings
 from uniot.transport import Shards, UnbalancedPotential, balanced_plan, filled_potential
@@ -27,7 +27,7 @@ from uniot.transport import Shards, UnbalancedPotential, balanced_plan, filled_p
 _RULE_TOLERANCE = 1e-9
 
 
-class UniOTMethod(nn.Module):
+class UniOTMethod(FeaturesAsTheyAre, nn.Module):
     """The networks and the state of UniOT, and the losses of one step."""
 
     class_mass: Tensor

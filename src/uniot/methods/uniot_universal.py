@@ -1,0 +1,261 @@
+"""UniOT beyond the paper: universal in fact, without training where the embeddings are given.
+
+embeddings ─► each domain's own centre ─► within-class whitening ─► mean of the neighbourhood ─► cosine to the classes
+                                                      similarities of the whole target ─► private share ─► the border
+
+Where a network is trained as well, UniOT's losses train it (Eq. 15), and its embeddings are what this begins with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, fields, replace
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from pydantic import Field
+from torch import Tensor, nn
+
+from uniot.errors import SettingsError
+from uniot.methods.decision import Decision
+from uniot.methods.method import Batch, Losses, MethodInfo, MethodOptions, unchanged
+from uniot.methods.uniot import UniOTMethod
+from uniot.settings import Settings
+from uniot.transport import Shards
+from uniot.universal import Border, Metric, Neighbours, find_border, fit_metric
+
+# So many target samples are enough to see how classes vary.
+_MOST_ROWS = 20_000
+# A neighbourhood that reaches beyond a class blurs it, one that is small is noisy: a hundredth of the target is a fifth
+# of a class where there are twenty; within bounds, and never more than a twentieth of a small target.
+_FEWEST, _MOST, _PART_OF_TARGET, _MOST_OF_TARGET = 6, 20, 100, 20
+# Similarities this far apart, in units of the level, differ by e in probability.
+_SOFTNESS = 0.1
+# Samples are adapted in blocks of one size, so that an answer does not depend on its company.
+_BLOCK = 128
+
+
+class UniversalOptions(MethodOptions):
+    """Every part can be switched off; the defaults were chosen on random class splits."""
+
+    n_neighbours: int | None = Field(
+        None,
+        ge=0,
+        le=1000,
+        description="That a sample is averaged with, 0 for none; from the target's size if left out.",
+    )
+    width: int = Field(256, ge=2, le=100_000, description="Directions of the embeddings that are kept at most.")
+    shrinkage: float = Field(0.3, gt=0, le=1e3, description="Of the scatter within classes, towards a sphere.")
+    own_centres: bool = Field(True, description="Whether each domain is centred on its own middle.")
+    whitens: bool = Field(True, description="Whether directions that vary within classes count less.")
+    estimates_share: bool = Field(True, description="Whether the private share is estimated; otherwise one half.")
+
+
+class UniversalMethod(nn.Module):
+    """A metric, the neighbourhoods of the target and a border, all found after the training, if there is one."""
+
+    metric: Metric | None = None
+    """Where the classes are; None before the end of the training."""
+    neighbours: Neighbours | None = None
+    """The target in that space; None where it is not kept."""
+    border: Border
+    border_alone: Border
+
+    def __init__(
+        self,
+        in_features: int,
+        n_classes: int,
+        settings: Settings,
+        options: UniversalOptions,
+        backbone: nn.Module | None = None,
+    ) -> None:
+        """Builds the method.
+
+        Args:
+            in_features: width of an embedding, or of the backbone's output.
+            n_classes: source classes.
+            settings: resolved settings.
+            options: of this method.
+            backbone: from inputs to embeddings, which is trained; nothing for embeddings.
+        """
+        super().__init__()
+        self.n_classes, self.settings, self.options = n_classes, settings, options
+        self.trainer = None if backbone is None else UniOTMethod(in_features, n_classes, settings, backbone)
+        self._given = nn.Identity()
+
+    @property
+    def backbone(self) -> nn.Module:
+        """From inputs to embeddings."""
+        return self._given if self.trainer is None else self.trainer.backbone
+
+    def prepare(self, target: Tensor, target_ids: Tensor, gather: Callable[[Tensor], Tensor] = unchanged) -> None:
+        """As UniOT does, where a network is trained."""
+        if self.trainer is not None:
+            self.trainer.prepare(target, target_ids, gather)
+
+    def is_prepared(self) -> bool:
+        """As UniOT is, where a network is trained."""
+        return self.trainer is None or self.trainer.is_prepared()
+
+    def step(self, batch: Batch) -> Losses:
+        """UniOT's losses, which train the network."""
+        if self.trainer is None:
+            raise SettingsError("there is nothing to train: the embeddings are given. Take no step.")
+        return self.trainer.step(batch)
+
+    def after_step(self) -> None:
+        """As UniOT does."""
+        if self.trainer is not None:
+            self.trainer.after_step()
+
+    def features(self, inputs: Tensor) -> Tensor:
+        """The embeddings, (n, d)."""
+        embeddings: Tensor = self.backbone(inputs).flatten(1)
+        return embeddings
+
+    @torch.no_grad()
+    def learn_space(
+        self, source: Tensor, classes: Tensor, target: Callable[[], Tensor], generator: torch.Generator
+    ) -> None:
+        """Finds the metric, and keeps the target in it; then the border, with neighbours and without."""
+        embeddings, options = target(), self.options
+        n_neighbours = self._n_neighbours(len(embeddings))
+        some = torch.randperm(len(embeddings), generator=generator)[:_MOST_ROWS].sort().values
+        self.metric = fit_metric(
+            source,
+            classes,
+            embeddings[some],
+            n_classes=self.n_classes,
+            n_neighbours=n_neighbours,
+            width=options.width,
+            shrinkage=options.shrinkage,
+            generator=generator,
+            own_centres=options.own_centres,
+            whitens=options.whitens,
+        )
+        self.neighbours = None
+        alone = self.adapted(embeddings)
+        self.border = self.border_alone = self._border_of(alone)
+        if options.n_neighbours != 0:
+            # As they will be read back from a file.
+            self.neighbours = Neighbours(alone.half().float(), n_neighbours)
+            self.border = self._border_of(self.adapted(embeddings))
+
+    def _n_neighbours(self, n_target: int) -> int:
+        """As many as asked for; a target that is not averaged is whitened by neighbourhoods all the same."""
+        by_size = min(max(_FEWEST, round(n_target / _PART_OF_TARGET)), _MOST)
+        return min(self.options.n_neighbours or by_size, max(1, n_target // _MOST_OF_TARGET))
+
+    def _border_of(self, adapted: Tensor) -> Border:
+        return find_border(self._cosines(adapted).max(dim=1).values, estimates_share=self.options.estimates_share)
+
+    @torch.no_grad()
+    def adapted(self, features: Tensor, *, labelled: bool = False) -> Tensor:
+        """Directions in the metric's space, (n, p), unit rows; of a target sample those of its neighbourhood."""
+        blocks = [self._adapted_block(block, labelled=labelled) for block in features.split(_BLOCK)]
+        return torch.cat(blocks) if blocks else features.new_zeros(0, self._learnt().basis.shape[1])
+
+    def _adapted_block(self, block: Tensor, *, labelled: bool) -> Tensor:
+        padded = torch.cat([block, block.new_zeros(_BLOCK - len(block), block.shape[1])])
+        rows = self._learnt().source_rows(padded) if labelled else self._learnt().target_rows(padded)
+        if self.neighbours is not None and not labelled:
+            rows = F.normalize(self.neighbours.averaged(rows, self.neighbours.smoothed), dim=1)
+        return rows[: len(block)]
+
+    def conclude(self, features: Tensor, generator: torch.Generator, shards: Shards | None = None) -> None:
+        """The border is found with the space."""
+
+    def decide(self, features: Tensor) -> Decision:
+        """Known from the border on; a share grows with the cosine to its class."""
+        cosines, border = self._cosines(features), self.border
+        shares = ((cosines - border.border) / (_SOFTNESS * border.level)).clamp_max(500).exp()
+        return Decision(shares, cosines.max(dim=1).values >= border.border)
+
+    def rule_state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """The metric, the target in it and the borders."""
+        tensors = {part.name: getattr(self._learnt(), part.name) for part in fields(Metric)}
+        about: dict[str, Any] = {"border": asdict(self.border), "border_alone": asdict(self.border_alone)}
+        if self.neighbours is not None:
+            tensors |= {
+                "target": self.neighbours.rows.half(),
+                "neighbourhoods": self.neighbours.of_stored.to(torch.int32),
+            }
+        return tensors, about
+
+    def load_rule_state(self, tensors: Mapping[str, Tensor], about: Mapping[str, Any]) -> None:
+        """Takes back metric, target and borders."""
+        self.metric = Metric(**{part.name: tensors[part.name] for part in fields(Metric)})
+        self.border, self.border_alone = Border(**about["border"]), Border(**about["border_alone"])
+        self.neighbours = None
+        if "target" in tensors:
+            known = tensors["neighbourhoods"].long()
+            self.neighbours = Neighbours(tensors["target"].float(), known.shape[1] - 1, known)
+
+    def forget_samples(self) -> None:
+        """Removes the target. From then on a sample is judged by itself alone, with the border for that."""
+        self.neighbours, self.border = None, self.border_alone
+        if self.trainer is not None:
+            self.trainer.forget_samples()
+
+    def class_prototypes(self) -> Tensor:
+        """Unit rows, (c, p)."""
+        return self._learnt().prototypes
+
+    def cluster_prototypes(self) -> Tensor | None:
+        """There are none."""
+        return None
+
+    def _cosines(self, adapted: Tensor) -> Tensor:
+        return adapted.double() @ self._learnt().prototypes.double().t()
+
+    def _learnt(self) -> Metric:
+        if self.metric is None:
+            raise SettingsError("this method has not been trained to its end. Train it first.")
+        return self.metric
+
+
+INFO = MethodInfo(
+    name="uniot-universal",
+    title="UniOT universal",
+    source="this project: docs/beyond-the-paper.md",
+    rule="unknown where the cosine to the nearest class, averaged over neighbours, is below a border set by the data",
+    build=UniversalMethod,
+    options=UniversalOptions,
+    is_closed_form=True,
+)
+
+
+class _WithoutNeighbours(UniversalOptions):
+    n_neighbours: int | None = Field(0, ge=0, le=1000, description="That a sample is averaged with.")
+
+
+class _WithoutWhitening(UniversalOptions):
+    whitens: bool = Field(False, description="Whether directions that vary within classes count less.")
+
+
+class _WithoutCentres(UniversalOptions):
+    own_centres: bool = Field(False, description="Whether each domain is centred on its own middle.")
+
+
+class _WithoutShare(UniversalOptions):
+    estimates_share: bool = Field(False, description="Whether the private share is estimated; otherwise one half.")
+
+
+def _without(part: str, what: str, options: type[UniversalOptions]) -> MethodInfo:
+    return replace(
+        INFO,
+        name=f"{INFO.name}-without-{part}",
+        title=f"{INFO.title} without {what}",
+        rule="as UniOT universal",
+        options=options,
+    )
+
+
+VARIANTS = (
+    _without("neighbours", "neighbours", _WithoutNeighbours),
+    _without("whitening", "whitening", _WithoutWhitening),
+    _without("centres", "centres of its own", _WithoutCentres),
+    _without("share", "an estimated share", _WithoutShare),
+)
+"""With one part switched off, for an ablation."""

@@ -1,0 +1,7 @@
+"""What tells common from private without a threshold: a metric, neighbourhoods, the private share."""
+
+from uniot.universal.metric import Metric, fit_metric
+from uniot.universal.neighbours import Neighbours
+from uniot.universal.share import Border, find_border
+
+__all__ = ["Border", "Metric", "Neighbours", "find_border", "fit_metric"]

@@ -1,0 +1,119 @@
+"""A linear space for two domains in which what varies within classes counts little."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from uniot.universal.neighbours import Neighbours
+
+_POWER_ITERATIONS = 4
+
+
+@dataclass(frozen=True)
+class Metric:
+    """Where the classes are, for embeddings of either domain.
+
+    Attributes:
+        source_centre: middle of the source's classes among its unit embeddings, (d,).
+        target_centre: middle of the target's unit embeddings, (d,).
+        basis: from centred embeddings to the space, (d, p).
+        prototypes: directions of the source's classes in the space, (c, p), unit rows.
+    """
+
+    source_centre: Tensor
+    target_centre: Tensor
+    basis: Tensor
+    prototypes: Tensor
+
+    def source_rows(self, embeddings: Tensor) -> Tensor:
+        """Directions of the source's samples, (n, p), unit rows."""
+        return F.normalize((F.normalize(embeddings, dim=1) - self.source_centre) @ self.basis, dim=1)
+
+    def target_rows(self, embeddings: Tensor) -> Tensor:
+        """Directions of the target's samples, (n, p), unit rows."""
+        return F.normalize((F.normalize(embeddings, dim=1) - self.target_centre) @ self.basis, dim=1)
+
+
+def fit_metric(
+    source: Tensor,
+    classes: Tensor,
+    target: Tensor,
+    *,
+    n_classes: int,
+    n_neighbours: int,
+    width: int,
+    shrinkage: float,
+    generator: torch.Generator,
+    own_centres: bool = True,
+    whitens: bool = True,
+) -> Metric:
+    """Centres each domain, keeps the leading directions of both, and divides by how much classes vary in them.
+
+    W = ½ (scatter of the source around its class means + scatter of the target around its neighbourhoods), shrunk
+    towards its mean eigenvalue; the space is that of W^(-1/2). A neighbourhood takes the place of the class that the
+    target does not tell.
+
+    Args:
+        source: embeddings, (n, d), of any scale.
+        classes: class index of each, (n,); every class has a sample.
+        target: embeddings, (m, d).
+        n_classes: source classes c.
+        n_neighbours: that make a neighbourhood.
+        width: directions p that are kept at most.
+        shrinkage: how much of the mean eigenvalue is added to all.
+        generator: for the directions that the search for the leading ones begins with.
+        own_centres: whether each domain has a centre of its own; otherwise both have that of all samples.
+        whitens: whether directions are divided at all.
+    """
+    source, target = F.normalize(source.float(), dim=1), F.normalize(target.float(), dim=1)
+    source_centre, target_centre = _class_means(source, classes, n_classes).mean(dim=0), target.mean(dim=0)
+    if not own_centres:
+        source_centre = (source_centre + target_centre) / 2
+        target_centre = source_centre.clone()
+    source, target = source - source_centre, target - target_centre
+    basis = _leading_directions(
+        torch.cat([source / len(source) ** 0.5, target / len(target) ** 0.5]), min(width, source.shape[1]), generator
+    )
+    source, target = source @ basis, target @ basis
+    if whitens:
+        scale = _inverse_root(_scatter_within(source, classes, target, n_classes, n_neighbours), shrinkage)
+        basis, source = basis @ scale, source @ scale
+    means = _class_means(source, classes, n_classes)
+    return Metric(source_centre, target_centre, basis, F.normalize(means - means.mean(dim=0), dim=1))
+
+
+def _class_means(rows: Tensor, classes: Tensor, n_classes: int) -> Tensor:
+    sums = rows.new_zeros(n_classes, rows.shape[1]).index_add_(0, classes, rows)
+    return sums / torch.bincount(classes, minlength=n_classes).clamp_min(1)[:, None]
+
+
+def _scatter_within(source: Tensor, classes: Tensor, target: Tensor, n_classes: int, n_neighbours: int) -> Tensor:
+    within_source = (source - _class_means(source, classes, n_classes)[classes]).double()
+    neighbours = Neighbours(F.normalize(target, dim=1), n_neighbours)
+    within_target = (target - target[neighbours.of_stored].mean(dim=1)).double()
+    return (within_source.t() @ within_source / len(source) + within_target.t() @ within_target / len(target)) / 2
+
+
+def _inverse_root(scatter: Tensor, shrinkage: float) -> Tensor:
+    values, vectors = torch.linalg.eigh(scatter)
+    mean = values.mean().clamp_min(1e-12)
+    root: Tensor = (vectors / (values.clamp_min(0) + shrinkage * mean).sqrt()) @ vectors.t()
+    return root.float()
+
+
+def _leading_directions(rows: Tensor, width: int, generator: torch.Generator) -> Tensor:
+    """Orthonormal columns, (d, width), by subspace iteration: a full decomposition of wide embeddings takes long."""
+    if width >= rows.shape[1]:
+        return torch.eye(rows.shape[1])
+    start = torch.randn(rows.shape[1], min(width + 20, rows.shape[1]), generator=generator)
+    found = torch.linalg.qr(start).Q
+    for _ in range(_POWER_ITERATIONS):
+        found = torch.linalg.qr(rows.t() @ (rows @ found)).Q
+    within = (rows @ found).double()
+    vectors = torch.linalg.eigh(within.t() @ within).eigenvectors.flip(1)
+    leading: Tensor = found @ vectors[:, :width].float()
+    return leading

@@ -1,0 +1,156 @@
+"""UniOT beyond the paper: in all four settings, with parts left out, with a trained network, without its target."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from uniot import UniOT
+from uniot.data.toy import ToyDomains, make_toy_domains
+from uniot.errors import SettingsError
+from uniot.evaluation import h_score
+from uniot.methods import Batch, create_method
+from uniot.settings import Settings
+
+SETTINGS = {"open-partial": (4, 3, 4), "open": (4, 0, 4), "partial": (4, 4, 0), "closed": (6, 0, 0)}
+
+
+def draw(setting: str, seed: int = 0) -> ToyDomains:
+    return make_toy_domains(*SETTINGS[setting], samples_per_class=40, dimensions=64, spread=0.8, seed=seed)
+
+
+def fit(data: ToyDomains, options: dict[str, object] | None = None, **settings) -> UniOT:
+    model = UniOT(method="uniot-universal", method_options=options, random_state=0, **settings)
+    return model.fit(data.x_source, data.y_source, data.x_target)
+
+
+def share_of(model: UniOT) -> float:
+    return model.model_.method.border.share
+
+
+@pytest.mark.parametrize("setting", ["open-partial", "open"])
+def test_private_classes_are_unknown_and_common_ones_named(setting):
+    data = draw(setting)
+    model = fit(data)
+    assert h_score(data.oracle_y_target, model.labels_, source_classes=model.classes_) > 0.9
+    assert share_of(model) == pytest.approx(0.5, abs=0.12)
+
+
+@pytest.mark.parametrize("setting", ["partial", "closed"])
+def test_where_nothing_is_private_nearly_everything_is_named(setting):
+    data = draw(setting)
+    model = fit(data)
+    assert (model.labels_ == data.oracle_y_target).mean() > 0.9
+    assert share_of(model) < 0.1
+
+
+def test_where_nothing_is_common_nearly_everything_is_unknown():
+    data = make_toy_domains(0, 5, 5, samples_per_class=40, dimensions=64, spread=0.8)
+    assert (fit(data).labels_ == "unknown").mean() > 0.9
+
+
+def test_nothing_is_trained_where_embeddings_are_given():
+    model = fit(draw("open"), steps=50)
+    assert model.settings_.steps == 0
+    assert model.history_ == {}
+    assert not model.model_.method.state_dict()
+    method = create_method(model.settings_, 64, 4)
+    empty = torch.zeros(0, 64)
+    with pytest.raises(SettingsError, match="nothing to train"):
+        method.step(Batch(empty, empty, empty, empty, 0, torch.Generator()))
+
+
+def test_new_samples_are_judged_by_the_neighbours_that_were_fitted():
+    data, new = draw("open-partial"), draw("open-partial")
+    model = fit(data)
+    moved = new.x_target + 0.01 * np.random.default_rng(1).normal(size=new.x_target.shape)
+    assert (model.predict(moved) == model.labels_).mean() > 0.97
+
+
+def test_run_without_its_target_judges_each_sample_alone(tmp_path):
+    data = draw("open-partial")
+    with_target, without = fit(data), fit(data, store_target=False)
+    assert np.array_equal(with_target.labels_, without.labels_)
+    assert without.model_.method.neighbours is None
+    assert (without.predict(data.x_target) == without.labels_).mean() > 0.8
+    sizes = {}
+    for name, model in (("with", with_target), ("without", without)):
+        model.save(tmp_path / name)
+        sizes[name] = (tmp_path / name / "model.safetensors").stat().st_size
+    # A half for each of 64 directions and an int for each of seven neighbours.
+    assert sizes["with"] - sizes["without"] > len(data.x_target) * (2 * 64 + 4 * 7)
+    loaded = UniOT.load(tmp_path / "without")
+    assert np.array_equal(loaded.predict(data.x_target), without.predict(data.x_target))
+
+
+def test_number_of_neighbours_follows_the_target():
+    neighbours = {n: fit(_of_size(n)).model_.method.neighbours.k for n in (40, 200, 1000)}
+    assert neighbours == {40: 2, 200: 6, 1000: 10}
+    assert fit(_of_size(200), {"n_neighbours": 3}).model_.method.neighbours.k == 3
+
+
+def _of_size(n: int) -> ToyDomains:
+    return make_toy_domains(2, 1, 2, samples_per_class=n // 4, dimensions=16)
+
+
+@pytest.mark.parametrize(
+    "option", [{"n_neighbours": 0}, {"whitens": False}, {"own_centres": False}, {"estimates_share": False}]
+)
+def test_every_part_can_be_switched_off(option):
+    data = make_toy_domains(4, 3, 2, samples_per_class=40, dimensions=64, spread=0.8)
+    whole, part = fit(data), fit(data, option)
+    assert not np.array_equal(whole.confidence(data.x_target), part.confidence(data.x_target))
+    assert np.array_equal(part.predict(data.x_target), part.labels_)
+
+
+def test_averaging_over_neighbours_tells_private_from_common_better():
+    data = make_toy_domains(4, 3, 4, samples_per_class=40, dimensions=64, spread=1.6)
+    scores = [
+        h_score(data.oracle_y_target, model.labels_, source_classes=model.classes_)
+        for model in (fit(data), fit(data, {"n_neighbours": 0}))
+    ]
+    assert scores[0] > scores[1] + 0.03
+
+
+def test_network_is_trained_as_uniot_trains_it():
+    generator = np.random.default_rng(0)
+    images = generator.random((60, 28, 28)).astype(np.float32)
+    labels = np.arange(60) % 3
+    for label in range(3):
+        images[labels == label, 8 * label : 8 * label + 8] += 2
+    images /= images.max()
+    common = {
+        "backbone": "small-cnn",
+        "steps": 6,
+        "queue_size": 36,
+        "n_clusters": 4,
+        "hidden_size": 16,
+        "random_state": 0,
+    }
+    ours, paper = (UniOT(method=name, **common).fit(images, labels, images) for name in ("uniot-universal", "uniot"))
+    assert ours.settings_.steps == 6
+    trained = ours.model_.method.trainer.state_dict()
+    assert all(torch.equal(value, trained[name]) for name, value in paper.model_.method.state_dict().items())
+    assert np.array_equal(ours.predict(images), ours.labels_)
+
+
+def test_before_its_end_it_has_no_rule():
+    method = create_method(Settings.checked(method="uniot-universal").resolved(100), 8, 3)
+    with pytest.raises(SettingsError, match="not been trained to its end"):
+        method.class_prototypes()
+
+
+def test_variants_are_short_for_methods():
+    data = draw("open")
+
+    def settings_of(**given) -> Settings:
+        model = UniOT(steps=2, n_private_classes=2, random_state=0, **given)
+        return model.fit(data.x_source, data.y_source, data.x_target).settings_
+
+    assert settings_of(variant="universal") == settings_of(method="uniot-universal")
+    assert settings_of(variant="paper") == settings_of(method="uniot")
+    with pytest.raises(SettingsError, match="variant is 'best'. Give one of 'paper', 'universal'"):
+        settings_of(variant="best")
+    with pytest.raises(SettingsError, match="is of UniOT, and method is 'dance'"):
+        settings_of(variant="universal", method="dance")

@@ -1,0 +1,104 @@
+"""The metric: what it divides by, and what it does not depend on."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from uniot.universal import Metric, fit_metric
+from uniot.universal.metric import _leading_directions
+
+
+def draw(seed: int = 0, d: int = 12, n: int = 400) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Four classes; within them the first direction varies five times as much as the others."""
+    generator = torch.Generator().manual_seed(seed)
+    centres = 3 * torch.randn(4, d, generator=generator)
+    spread = torch.ones(d)
+    spread[0] = 5
+    classes = torch.arange(n) % 4
+    source = centres[classes] + spread * torch.randn(n, d, generator=generator)
+    target = centres[classes] + spread * torch.randn(n, d, generator=generator)
+    return source, classes, target
+
+
+def fit(source: torch.Tensor, classes: torch.Tensor, target: torch.Tensor, **changes) -> Metric:
+    values = {"n_classes": 4, "n_neighbours": 8, "width": 256, "shrinkage": 0.3}
+    return fit_metric(source, classes, target, **(values | changes), generator=torch.Generator().manual_seed(0))
+
+
+def cosines(metric: Metric, target: torch.Tensor) -> torch.Tensor:
+    return metric.target_rows(target) @ metric.prototypes.t()
+
+
+def test_prototypes_are_the_directions_of_class_means_from_their_middle():
+    source, classes, target = draw()
+    metric = fit(source, classes, target, whitens=False)
+    unit = F.normalize(source, dim=1)
+    means = torch.stack([unit[classes == label].mean(dim=0) for label in range(4)])
+    assert torch.allclose(metric.prototypes, F.normalize(means - means.mean(dim=0), dim=1), atol=1e-5)
+
+
+def test_what_varies_within_classes_counts_little():
+    source, classes, target = draw()
+    plain, whitened = (fit(source, classes, target, whitens=whitens) for whitens in (False, True))
+
+    def wrong(metric: Metric) -> float:
+        return float((cosines(metric, target).argmax(dim=1) != classes).float().mean())
+
+    assert wrong(whitened) < 0.7 * wrong(plain)
+
+
+def test_scatter_of_the_source_becomes_a_sphere_where_neighbourhoods_have_none():
+    source, classes, _ = draw(n=2000)
+    # Every target sample twice, with one neighbour: nothing varies within a neighbourhood.
+    target = source[:50].repeat(2, 1)
+    metric = fit(source, classes, target, n_neighbours=1, shrinkage=1e-4)
+    rows = (F.normalize(source, dim=1) - metric.source_centre) @ metric.basis
+    within = rows - torch.stack([rows[classes == label].mean(dim=0) for label in range(4)])[classes]
+    # Half of the scatter is the target's, which is none here: what is left is twice the identity.
+    values = torch.linalg.eigvalsh((within.t() @ within / len(rows)).double())
+    assert torch.allclose(values, torch.full_like(values, 2.0), rtol=0.02)
+
+
+def test_scale_of_embeddings_does_not_matter():
+    source, classes, target = draw()
+    lengths = torch.rand(len(target), 1, generator=torch.Generator().manual_seed(1)) + 0.5
+    one, two = fit(source, classes, target), fit(source * 100, classes, target * lengths)
+    assert torch.allclose(cosines(one, target), cosines(two, target), atol=1e-4)
+
+
+def test_rotation_of_all_embeddings_does_not_matter():
+    source, classes, target = draw()
+    turn = torch.linalg.qr(torch.randn(12, 12, generator=torch.Generator().manual_seed(2))).Q
+    one, two = fit(source, classes, target), fit(source @ turn, classes, target @ turn)
+    assert torch.allclose(cosines(one, target), cosines(two, target @ turn), atol=1e-4)
+
+
+def test_common_shift_of_the_target_matters_only_where_domains_share_a_centre():
+    source, classes, target = draw()
+    unit = F.normalize(target, dim=1)
+    shift = torch.randn(12, generator=torch.Generator().manual_seed(4))
+
+    def right(own_centres: bool) -> float:
+        moved = unit + shift
+        metric = fit(source, classes, moved, own_centres=own_centres)
+        return float((cosines(metric, moved).argmax(dim=1) == classes).float().mean())
+
+    assert right(own_centres=True) > right(own_centres=False) + 0.2
+
+
+@pytest.mark.parametrize("width", [3, 12, 30])
+def test_leading_directions_are_those_of_the_full_decomposition(width):
+    generator = torch.Generator().manual_seed(3)
+    rows = torch.randn(200, 60, generator=generator) * torch.linspace(3, 0.1, 60)
+    found = _leading_directions(rows, width, generator)
+    assert torch.allclose(found.t() @ found, torch.eye(width), atol=1e-4)
+    expected = torch.linalg.svdvals(rows.double()).square()
+    kept = (rows.double() @ found.double()).square().sum()
+    assert float(kept) == pytest.approx(float(expected[:width].sum()), rel=5e-3)
+
+
+def test_narrow_embeddings_keep_every_direction():
+    source, classes, target = draw(d=5)
+    assert fit(source, classes, target).basis.shape == (5, 5)

@@ -1,0 +1,54 @@
+"""Neighbourhoods: against all pairs, and the same whatever else is asked."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from uniot.universal import Neighbours
+
+
+def unit_rows(n: int, p: int, seed: int = 0) -> torch.Tensor:
+    return F.normalize(torch.randn(n, p, generator=torch.Generator().manual_seed(seed)), dim=1)
+
+
+@pytest.mark.parametrize("n_queries", [1, 127, 128, 129, 300])
+def test_nearest_rows_are_those_of_all_pairs(n_queries):
+    rows, queries = unit_rows(200, 7), unit_rows(n_queries, 7, seed=1)
+    expected = (queries.double() @ rows.double().t()).argsort(dim=1, descending=True)[:, :5]
+    assert torch.equal(Neighbours(rows, 4).of(queries), expected)
+
+
+def test_neighbourhood_of_a_stored_row_begins_with_itself():
+    rows = unit_rows(300, 9)
+    assert torch.equal(Neighbours(rows, 6).of_stored[:, 0], torch.arange(300))
+
+
+def test_neighbours_do_not_depend_on_what_else_is_asked():
+    rows, queries = unit_rows(500, 33), unit_rows(290, 33, seed=1)
+    neighbours = Neighbours(rows, 8)
+    together = neighbours.of(queries)
+    assert torch.equal(torch.cat([neighbours.of(query[None]) for query in queries]), together)
+    assert torch.equal(neighbours.of(queries.flip(0)).flip(0), together)
+
+
+def test_rows_are_averaged_over_their_neighbourhood():
+    # On a quarter of a circle, at 0, 10, 50 and 60 degrees, two and two are near each other.
+    angles = torch.deg2rad(torch.tensor([0.0, 10.0, 50.0, 60.0]))
+    rows = torch.stack([angles.cos(), angles.sin()], dim=1)
+    neighbours = Neighbours(rows, 1)
+    left, right = (rows[0] + rows[1]) / 2, (rows[2] + rows[3]) / 2
+    assert torch.allclose(neighbours.smoothed, torch.stack([left, left, right, right]))
+    assert torch.allclose(
+        neighbours.averaged(rows[3:], torch.tensor([[1.0], [2.0], [3.0], [5.0]])), torch.tensor([[4.0]])
+    )
+
+
+def test_there_are_no_more_neighbours_than_rows():
+    assert Neighbours(unit_rows(3, 4), 20).of_stored.shape == (3, 3)
+
+
+def test_neighbourhoods_that_are_known_are_not_searched_for_again():
+    given = torch.zeros(3, 2, dtype=torch.long)
+    assert Neighbours(unit_rows(3, 4), 1, given).of_stored is given
