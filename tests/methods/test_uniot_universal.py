@@ -105,7 +105,7 @@ def test_every_part_can_be_switched_off(option):
 
 
 def test_averaging_over_neighbours_tells_private_from_common_better():
-    data = make_toy_domains(4, 3, 4, samples_per_class=40, dimensions=64, spread=1.6)
+    data = make_toy_domains(4, 3, 4, samples_per_class=40, dimensions=64, spread=2.4)
     scores = [
         h_score(data.oracle_y_target, model.labels_, source_classes=model.classes_)
         for model in (fit(data), fit(data, {"n_neighbours": 0}))

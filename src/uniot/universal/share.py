@@ -18,7 +18,7 @@ from torch import Tensor
 # random class splits, where values nearby do about as well (docs/beyond-the-paper.md).
 _PRIVATE_MEAN, _PRIVATE_DEVIATION = 0.4, 0.18
 _COMMON_MEAN, _MOST_COMMON_DEVIATION, _ROOM_TO_VARY = 0.85, 0.3, 0.75
-_LEVEL_QUANTILE = 0.75
+_LEVEL_QUANTILE = 0.8
 # Common samples reach at least this level; where nothing does, nothing is common.
 _LEAST_LEVEL = 0.4
 # Domains that are the same still vary.
