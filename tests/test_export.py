@@ -456,3 +456,16 @@ def test_a_run_without_groups_says_so(model: AdaptedModel, toy: ToyDomains, tmp_
     answers = Exported(tmp_path / "model.onnx")(rows)
     assert set(answers["group"].tolist()) == {-1}
     assert_same_answers(answers, lonely, scaled_rows(rows, lonely.settings.input_norm))
+
+
+@pytest.mark.parametrize("store_target", [True, False])
+def test_universal_run_goes_through_with_its_target_and_without(store_target: bool, tmp_path: Path) -> None:
+    data = make_toy_domains(4, 3, 4, samples_per_class=40, dimensions=48, spread=0.8)
+    model = UniOT(variant="universal", store_target=store_target, random_state=0)
+    model.fit(data.x_source, data.y_source, data.x_target)
+    export_onnx(model.model_, tmp_path / "model.onnx")
+    inputs = data.x_target.astype(np.float32)
+    answers = Exported(tmp_path / "model.onnx")(inputs)
+    assert_same_answers(answers, model.model_, scaled_rows(inputs, model.settings_.input_norm))
+    assert 0 < answers["known"].mean() < 1
+    assert len(np.unique(answers["group"])) > 2

@@ -20,6 +20,7 @@ from uniot.embeddings.image_reader import ImageReader
 from uniot.embeddings.preparation import Preparation
 from uniot.errors import DataError, NumericalError
 from uniot.methods import UniOTMethod
+from uniot.methods.uniot_universal import UniversalMethod
 from uniot.model import AdaptedModel
 from uniot.run_folder import replacing
 
@@ -97,36 +98,79 @@ def export_onnx(model: AdaptedModel, path: Path) -> OnnxFile:
 class _WholeRun(nn.Module):
     """From what a user has to what `AdaptedModel` answers, as one network."""
 
-    prototypes: Tensor
     centres: Tensor
 
     def __init__(self, model: AdaptedModel) -> None:
         super().__init__()
-        self._rule = model.rule
         norm = model.settings.input_norm
         if model.reader is not None:
             self.entrance: nn.Module = _Pixels(model.reader, norm)
         else:
             self.entrance = _Scaled(norm) if model.settings.backbone == "none" else nn.Identity()
-        method = cast(UniOTMethod, model.method)
-        self.backbone = method.backbone
-        self.projection = method.projection
-        self.register_buffer("prototypes", method.class_prototypes().double().t().contiguous())
+        self.backbone = model.method.backbone
+        method = model.method
+        self.rule = _Neighbourhoods(method) if isinstance(method, UniversalMethod) else _Transport(model)
         self.register_buffer("centres", torch.from_numpy(model.groups.centres).t().contiguous())
 
     def forward(self, inputs: Tensor) -> tuple[Tensor, ...]:
         """The outputs in the order of `OUTPUTS`."""
-        features = self.projection(self.backbone(self.entrance(inputs))).float()
-        # In units of a row's mean mass; in double precision, for cosines are divided by a small number.
-        mass = self._rule.log_mass(features.double() @ self.prototypes).exp() * self._rule.n_rows
-        best, nearest = mass.max(dim=1)
-        known = best >= 1 - self._rule.tolerance
+        features, shares, known = self.rule(self.backbone(self.entrance(inputs)))
+        best, nearest = shares.max(dim=1)
         group = torch.full_like(nearest, -1)
         if self.centres.shape[1]:
             group = torch.where(known, group, (features @ self.centres).argmax(dim=1))
         # What is known within the tolerance must not lose to unknown by it.
-        probabilities = _probabilities(mass, nearest, torch.where(known, best.clamp_min(1), best))
+        probabilities = _probabilities(shares, nearest, torch.where(known, best.clamp_min(1), best))
         return nearest, known, best / (1 + best), group, probabilities, features
+
+
+class _Transport(nn.Module):
+    """UniOT's rule: features, shares of the classes, and whether the largest is enough."""
+
+    prototypes: Tensor
+
+    def __init__(self, model: AdaptedModel) -> None:
+        super().__init__()
+        self._rule = model.rule
+        method = cast(UniOTMethod, model.method)
+        self.projection = method.projection
+        self.register_buffer("prototypes", method.class_prototypes().double().t().contiguous())
+
+    def forward(self, embeddings: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        features = self.projection(embeddings).float()
+        # In units of a row's mean mass; in double precision, for cosines are divided by a small number.
+        mass = self._rule.log_mass(features.double() @ self.prototypes).exp() * self._rule.n_rows
+        return features, mass, mass.max(dim=1).values >= 1 - self._rule.tolerance
+
+
+class _Neighbourhoods(nn.Module):
+    """The rule of UniOT universal, with the target that it looks at, where the run keeps it."""
+
+    centre: Tensor
+    basis: Tensor
+    target: Tensor
+    smoothed: Tensor
+
+    def __init__(self, method: UniversalMethod) -> None:
+        super().__init__()
+        self._method, self._k = method, 0 if method.neighbours is None else method.neighbours.k
+        metric, stored = method.learnt(), method.neighbours
+        self.register_buffer("centre", metric.target_centre)
+        self.register_buffer("basis", metric.basis)
+        if stored is not None:
+            self.register_buffer("target", stored.rows.t().contiguous())
+            self.register_buffer("smoothed", stored.smoothed)
+
+    def forward(self, embeddings: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        rows = _unit((_unit(embeddings.flatten(1).float()) - self.centre) @ self.basis)
+        if self._k:
+            rows = _unit(self.smoothed[(rows @ self.target).topk(self._k + 1, dim=1).indices].mean(dim=1))
+        decision = self._method.decide(rows)
+        return rows, decision.shares, decision.known
+
+
+def _unit(rows: Tensor) -> Tensor:
+    return nn.functional.normalize(rows, dim=1)
 
 
 def _probabilities(mass: Tensor, nearest: Tensor, best: Tensor) -> Tensor:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 import torch
 import torch.nn.functional as F
 
+from uniot.errors import DataError
 from uniot.universal import Neighbours
 
 
@@ -52,3 +55,37 @@ def test_there_are_no_more_neighbours_than_rows():
 def test_neighbourhoods_that_are_known_are_not_searched_for_again():
     given = torch.zeros(3, 2, dtype=torch.long)
     assert Neighbours(unit_rows(3, 4), 1, given).of_stored is given
+
+
+@pytest.fixture
+def few_are_many(monkeypatch):
+    """The search for many rows, with few."""
+    monkeypatch.setattr("uniot.universal.neighbours.MOST_COMPARED_WITH_ALL", 1000)
+
+
+def in_clusters(n: int, p: int = 32) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(0)
+    centres = torch.randn(40, p, generator=generator)
+    return F.normalize(centres[torch.arange(n) % 40] + 0.5 * torch.randn(n, p, generator=generator), dim=1)
+
+
+def test_many_rows_are_searched_in_lists_which_find_nearly_all(few_are_many):
+    rows = in_clusters(3000)
+    found, expected = Neighbours(rows, 8).of_stored, (rows @ rows.t()).topk(9, dim=1).indices
+    shared = [len(set(one.tolist()) & set(other.tolist())) / 9 for one, other in zip(found, expected, strict=True)]
+    assert sum(shared) / len(shared) > 0.95
+    assert torch.equal(found[:, 0], torch.arange(3000))
+
+
+def test_many_rows_are_searched_the_same_whatever_else_is_asked(few_are_many):
+    neighbours = Neighbours(in_clusters(2000), 8)
+    queries = unit_rows(300, 32, seed=1)
+    together = neighbours.of(queries)
+    assert torch.equal(torch.cat([neighbours.of(query[None]) for query in queries[::7]]), together[::7])
+    assert torch.equal(Neighbours(neighbours.rows, 8).of(queries), together)
+
+
+def test_many_rows_without_the_package_for_them_are_an_error_that_names_it(few_are_many, monkeypatch):
+    monkeypatch.setitem(sys.modules, "faiss", None)
+    with pytest.raises(DataError, match=r"neighbours of 2000 samples .*pip install 'uniot\[large\]'"):
+        Neighbours(in_clusters(2000), 8).of_stored  # noqa: B018

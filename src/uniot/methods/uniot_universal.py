@@ -154,11 +154,11 @@ class UniversalMethod(nn.Module):
     def adapted(self, features: Tensor, *, labelled: bool = False) -> Tensor:
         """Directions in the metric's space, (n, p), unit rows; of a target sample those of its neighbourhood."""
         blocks = [self._adapted_block(block, labelled=labelled) for block in features.split(_BLOCK)]
-        return torch.cat(blocks) if blocks else features.new_zeros(0, self._learnt().basis.shape[1])
+        return torch.cat(blocks) if blocks else features.new_zeros(0, self.learnt().basis.shape[1])
 
     def _adapted_block(self, block: Tensor, *, labelled: bool) -> Tensor:
         padded = torch.cat([block, block.new_zeros(_BLOCK - len(block), block.shape[1])])
-        rows = self._learnt().source_rows(padded) if labelled else self._learnt().target_rows(padded)
+        rows = self.learnt().source_rows(padded) if labelled else self.learnt().target_rows(padded)
         if self.neighbours is not None and not labelled:
             rows = F.normalize(self.neighbours.averaged(rows, self.neighbours.smoothed), dim=1)
         return rows[: len(block)]
@@ -174,7 +174,7 @@ class UniversalMethod(nn.Module):
 
     def rule_state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """The metric, the target in it and the borders."""
-        tensors = {part.name: getattr(self._learnt(), part.name) for part in fields(Metric)}
+        tensors = {part.name: getattr(self.learnt(), part.name) for part in fields(Metric)}
         about: dict[str, Any] = {"border": asdict(self.border), "border_alone": asdict(self.border_alone)}
         if self.neighbours is not None:
             tensors |= {
@@ -200,16 +200,17 @@ class UniversalMethod(nn.Module):
 
     def class_prototypes(self) -> Tensor:
         """Unit rows, (c, p)."""
-        return self._learnt().prototypes
+        return self.learnt().prototypes
 
     def cluster_prototypes(self) -> Tensor | None:
         """There are none."""
         return None
 
     def _cosines(self, adapted: Tensor) -> Tensor:
-        return adapted.double() @ self._learnt().prototypes.double().t()
+        return adapted.double() @ self.learnt().prototypes.double().t()
 
-    def _learnt(self) -> Metric:
+    def learnt(self) -> Metric:
+        """The metric, once there is one."""
         if self.metric is None:
             raise SettingsError("this method has not been trained to its end. Train it first.")
         return self.metric

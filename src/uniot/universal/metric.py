@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from uniot.universal.neighbours import Neighbours
+from uniot.universal.neighbours import Neighbours, mean_over
 
 _POWER_ITERATIONS = 4
 
@@ -94,7 +94,7 @@ def _class_means(rows: Tensor, classes: Tensor, n_classes: int) -> Tensor:
 def _scatter_within(source: Tensor, classes: Tensor, target: Tensor, n_classes: int, n_neighbours: int) -> Tensor:
     within_source = (source - _class_means(source, classes, n_classes)[classes]).double()
     neighbours = Neighbours(F.normalize(target, dim=1), n_neighbours)
-    within_target = (target - target[neighbours.of_stored].mean(dim=1)).double()
+    within_target = (target - mean_over(neighbours.of_stored, target)).double()
     return (within_source.t() @ within_source / len(source) + within_target.t() @ within_target / len(target)) / 2
 
 
