@@ -141,7 +141,7 @@ class Method(Protocol):
         ...
 
     def forget_samples(self) -> None:
-        """Removes every feature of a single sample that the method keeps; it must decide the same afterwards."""
+        """Removes every feature of a single sample that the method keeps; the rule is the same, or one without them."""
         ...
 
     def class_prototypes(self) -> Tensor | None:
