@@ -177,7 +177,7 @@ def test_the_command_says_what_it_wrote_and_what_is_next(by_command: tuple[Path,
     assert path.name in printed
 
 
-@pytest.mark.parametrize("weights", ["prototypes", "projection.out.weight"])
+@pytest.mark.parametrize("weights", ["rule.prototypes", "rule.projection.out.weight"])
 def test_a_file_that_answers_otherwise_is_not_written(
     by_command: tuple[Path, str],
     model: AdaptedModel,
