@@ -15,7 +15,7 @@ from torch import Tensor
 
 # Means and deviations of both shapes in units of the level, and the quantile of the similarities that is taken for the
 # level. Where domains are close the level is near one, which leaves common samples little room to vary. Chosen on
-# random class splits, where values nearby do about as well (docs/beyond-the-paper.md).
+# random class splits, as docs/beyond-the-paper.md tells.
 _PRIVATE_MEAN, _PRIVATE_DEVIATION = 0.4, 0.18
 _COMMON_MEAN, _MOST_COMMON_DEVIATION, _ROOM_TO_VARY = 0.85, 0.3, 0.75
 _LEVEL_QUANTILE = 0.8
