@@ -154,3 +154,12 @@ def test_variants_are_short_for_methods():
         settings_of(variant="best")
     with pytest.raises(SettingsError, match="is of UniOT, and method is 'dance'"):
         settings_of(variant="universal", method="dance")
+
+
+def test_report_of_a_run_that_trained_nothing_has_no_training(tmp_path, uniot):
+    fit(draw("open")).save(tmp_path / "run")
+    answer = uniot("report", str(tmp_path / "run"))
+    assert answer.code == 0, answer.stderr
+    page = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
+    assert 'id="how-sure"' in page
+    assert 'id="training"' not in page

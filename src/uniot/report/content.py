@@ -111,13 +111,14 @@ def make_content(run: FinishedRun, drawn: SampleMap) -> dict[str, Any]:
 def _charts(run: FinishedRun, drawn: SampleMap, matrices: Matrices) -> dict[str, Any]:
     """Plotly's figures by the id of their place on the page."""
     heads, names = _heads(run, matrices), run.class_names
-    mass, detection = curves.class_mass(run), curves.detection(run)
+    losses, mass, detection = curves.losses(run), curves.class_mass(run), curves.detection(run)
     made = {
         "map": charts.map_chart(drawn, names),
         "confidence": charts.confidence_chart(curves.confidence_counts(run)),
         "similarity": charts.matrix_chart(matrices, matrices.similarity, charts.SIMILARITY, names, heads),
-        "losses": charts.curves_chart(curves.losses(run), "loss"),
     }
+    if losses:
+        made["losses"] = charts.curves_chart(losses, "loss")
     if matrices.mass is not None:
         made["transport"] = charts.matrix_chart(matrices, matrices.mass, charts.MASS, names, heads)
     if mass is not None:

@@ -59,7 +59,9 @@ def _figures(run: FinishedRun, drawn: SampleMap) -> Iterator[tuple[str, float, D
     yield "similarity", 5.5, partial(_draw_matrix, run, matrices, matrices.similarity, "cosine")
     if matrices.mass is not None:
         yield "transport", 5.5, partial(_draw_matrix, run, matrices, matrices.mass, "mass / mean mass of a row")
-    yield "losses", 2.4, partial(_draw_curves, curves.losses(run), "loss")
+    losses = curves.losses(run)
+    if losses:
+        yield "losses", 2.4, partial(_draw_curves, losses, "loss")
     mass = curves.class_mass(run)
     if mass is not None:
         yield "class-mass", 2.4, partial(_draw_class_mass, mass)
