@@ -15,7 +15,8 @@ import numpy as np
 from measure import Report, arguments
 from PIL import Image
 
-SETTINGS = "steps = 200\nbatch_size = 8\nqueue_size = 16\nn_clusters = 4\nhidden_size = 256\ncheckpoint_every = 10\n"
+SETTINGS = 'method = "uniot"\n'
+SETTINGS += "steps = 200\nbatch_size = 8\nqueue_size = 16\nn_clusters = 4\nhidden_size = 256\ncheckpoint_every = 10\n"
 
 
 def main() -> None:

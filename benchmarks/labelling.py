@@ -66,7 +66,7 @@ def make_run(folder: Path, n_images: int, n_groups: int) -> Path:
     rng = np.random.default_rng(0)
     labels = np.arange(10 * N_CLASSES) % N_CLASSES
     source = np.eye(N_CLASSES, 32)[labels] + 0.1 * rng.normal(size=(len(labels), 32))
-    model = UniOT(steps=1, n_clusters=4, queue_size=64, batch_size=16).fit(source, labels.astype(str), source).model_
+    model = UniOT().fit(source, labels.astype(str), source).model_
     model = with_target(model, n_images, n_groups, rng)
     run = folder / "run"
     contents = [noise(rng) for _ in range(N_CONTENTS)]

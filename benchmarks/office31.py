@@ -80,7 +80,7 @@ def run(task: Task, seed: int, steps: int | None) -> Outcome:
     """Fits, predicts and scores; the time is that of all three."""
     begin = perf_counter()
     steps = steps or min(MOST_STEPS, Settings().resolved(len(task.target)).steps)
-    model = UniOT(steps=steps, random_state=seed).fit(task.source, task.source_labels, task.target)
+    model = UniOT(variant="paper", steps=steps, random_state=seed).fit(task.source, task.source_labels, task.target)
     outcome = outcome_of(task.name, seed, model.model_, task.target_labels, begin)
     print(f"{task.name} seed {seed}: H {outcome.h:.1f}, {outcome.seconds:.1f} s", flush=True)
     return outcome

@@ -43,7 +43,7 @@ def main() -> None:
         for name in ("a", "b"):
             link_images(root / "contents", root / "labelled" / name, 20, start=20 * (name == "b"))
         link_images(root / "contents", root / "unlabelled", 40)
-        uniot("adapt", root / "labelled", root / "unlabelled", "--out", run, "--steps", "20")
+        uniot("adapt", root / "labelled", root / "unlabelled", "--out", run, "--method", "uniot", "--steps", "20")
         peaks = []
         for size in sizes:
             # A fresh store for each, so that the network has the same work.

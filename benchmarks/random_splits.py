@@ -3,6 +3,7 @@
     python benchmarks/random_splits.py                                     # the splits that defaults were chosen on
     python benchmarks/random_splits.py --purpose check                     # those that nothing was chosen on
     python benchmarks/random_splits.py --methods uniot uniot-universal     # UniOT as published takes hours
+    python benchmarks/random_splits.py --count        # instead: how far off the number of private classes is
 
 H, or the accuracy where nothing is private; the mean over splits and tasks. Digits are their pixels, 1500 of the target
 at most, in both directions.
@@ -11,6 +12,7 @@ at most, in both directions.
 from __future__ import annotations
 
 import sys
+from argparse import Namespace
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -40,20 +42,27 @@ def main() -> None:
     parser.add_argument("--purpose", choices=("choice", "check"), default="choice")
     parser.add_argument("--sets", nargs="+", choices=("office31", "digits"), default=("office31", "digits"))
     parser.add_argument("--methods", nargs="+", default=("uniot-universal",))
+    parser.add_argument("--count", action="store_true", help="how far the number of private classes is off, instead")
+    parser.add_argument("--steps", type=int, help="training steps of a method that trains")
+    parser.add_argument("--settings", nargs="+", choices=SETTINGS, default=SETTINGS)
     parser.add_argument("--option", nargs="*", default=(), metavar="NAME=VALUE", help="of the method alone")
     options = parser.parse_args()
     given = dict(_option(text) for text in options.option)
     for name in options.sets:
         domains = office31() if name == "office31" else digits()
         splits = [split for split in read_splits() if (split["set"], split["purpose"]) == (name, options.purpose)]
+        splits = [split for split in splits if split["setting"] in options.settings]
         if options.quick:
             splits = splits[:4]
         for method in options.methods:
             scores: dict[tuple[str, str], list[float]] = defaultdict(list)
             for split in splits:
-                for task, score in scores_of(domains, split, method, given):
-                    scores[split["setting"], task].append(100 * score)
-            print_scores(f"{name}, {method}, {options.purpose}", scores)
+                for task, truth, model in fitted(domains, split, method, given, options):
+                    has_private = bool(split["target_private"])
+                    off = abs(model.n_private_classes_ - len(split["target_private"]))
+                    score = off if options.count else 100 * _score(truth, model, has_private=has_private)
+                    scores[split["setting"], task].append(score)
+            print_scores(f"{name}, {method}, {options.purpose}{', off by' * options.count}", scores)
 
 
 def read_splits() -> list[dict[str, Any]]:
@@ -77,10 +86,14 @@ def digits() -> dict[str, Domain]:
     }
 
 
-def scores_of(
-    domains: Mapping[str, Domain], split: Mapping[str, Any], method: str, options: Mapping[str, Any]
-) -> Iterator[tuple[str, float]]:
-    """Each task with its score."""
+def fitted(
+    domains: Mapping[str, Domain],
+    split: Mapping[str, Any],
+    method: str,
+    of_method: Mapping[str, Any],
+    options: Namespace,
+) -> Iterator[tuple[str, np.ndarray, UniOT]]:
+    """Each task with the truth and a model that was fitted."""
     of_source, of_target = ([*split["common"], *split[f"{side}_private"]] for side in ("source", "target"))
     for one in domains:
         for other in domains:
@@ -93,9 +106,14 @@ def scores_of(
             if len(domains) == 2:
                 drawn = np.random.default_rng(0).permutation(len(x_target))[:_MOST_DIGITS]
                 x_target, y_target = x_target[drawn], y_target[drawn]
-            model = UniOT(method=method, method_options=options, n_private_classes=1, random_state=0)
-            model.fit(x_source, y_source, x_target)
-            yield f"{one}2{other}", _score(y_target, model, has_private=bool(split["target_private"]))
+            model = UniOT(
+                method=method,
+                method_options=of_method,
+                steps=options.steps,
+                n_private_classes=None if options.count else 1,
+                random_state=0,
+            )
+            yield f"{one}2{other}", y_target, model.fit(x_source, y_source, x_target)
 
 
 def _only(domain: Domain, classes: list[str]) -> Domain:
@@ -117,7 +135,7 @@ def _option(text: str) -> tuple[str, bool | int | float]:
 def print_scores(title: str, scores: Mapping[tuple[str, str], list[float]]) -> None:
     tasks = sorted({task for _, task in scores})
     print(f"{title}\n{'':14}{''.join(f'{task:>8}' for task in tasks)}{'mean':>8}")
-    for setting in SETTINGS:
+    for setting in dict.fromkeys(setting for setting, _ in scores):
         means = [float(np.mean(scores[setting, task])) for task in tasks]
         print(f"{setting:14}{''.join(f'{mean:8.1f}' for mean in [*means, float(np.mean(means))])}", flush=True)
 

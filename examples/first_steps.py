@@ -17,9 +17,7 @@ def main() -> None:
     """Five classes with labels, five without; three are in both, and nobody says which."""
     toy = make_toy_domains(n_common=3, n_source_private=2, n_target_private=2, seed=1)
 
-    # Small widths and few steps because the toy is small; leave them out for real embeddings.
-    model = UniOT(random_state=0, steps=100, hidden_size=64, feature_size=32, detection_start=20)
-    model.fit(toy.x_source, toy.y_source, toy.x_target)
+    model = UniOT(random_state=0).fit(toy.x_source, toy.y_source, toy.x_target)
 
     print("answers:", dict(Counter(model.labels_.tolist())))
     print("groups among the unknown:", model.n_private_classes_)

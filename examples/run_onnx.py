@@ -41,7 +41,7 @@ def main(model: str, *images: str) -> None:
     pixels = np.stack([prepare(path, **steps) for path in images])
     names = ["nearest", "known", "confidence", "group"]
     for path, nearest, known, confidence, group in zip(images, *session.run(names, {"pixels": pixels}), strict=True):
-        label = classes[nearest] if known else f"{unknown}, group {group}"
+        label = classes[nearest] if known else unknown if group < 0 else f"{unknown}, group {group}"
         print(f"{path}: {label} (confidence {confidence:.3f}, nearest {classes[nearest]})")
 
 

@@ -13,18 +13,19 @@ from small_run import data, settings_of  # isort: skip
 
 from uniot.conclusion import conclude
 from uniot.data.samples import TensorSamples
-from uniot.methods import UniOTMethod
+from uniot.methods import create_method
+from uniot.model import AdaptedModel
 from uniot.processes import Processes, start_processes
 from uniot.training import train
 
 
-def adapt(processes: Processes) -> dict[str, torch.Tensor]:
-    """Weights, losses and answers of the small run; its target of 31 rows does not divide evenly."""
+def adapt(processes: Processes, **changes: object) -> tuple[AdaptedModel, dict[str, torch.Tensor]]:
+    """The small run and its answers; its target of 31 rows does not divide evenly."""
     source, classes, target = data()
     target = torch.cat([target, target[:1] + 0.5])
-    settings = settings_of()
+    settings = settings_of(**changes)
     torch.manual_seed(settings.seed)
-    method = UniOTMethod(5, 3, settings)
+    method = create_method(settings, 5, 3)
     samples = TensorSamples(target)
     history = train(method, TensorSamples(source), classes, samples, settings, processes=processes)
     model = conclude(
@@ -40,15 +41,23 @@ def adapt(processes: Processes) -> dict[str, torch.Tensor]:
         processes=processes,
     )
     answers = {name: torch.from_numpy(getattr(model.target, name)) for name in ("nearest", "known", "confidence")}
-    weights = {f"weights.{name}": value.clone() for name, value in method.state_dict().items()}
-    losses = torch.tensor([history.column(name) for name in ("loss", "loss_common", "loss_private")])
-    return {**weights, **answers, "losses": losses, "potential": model.rule.class_potential}
+    return model, answers
+
+
+def adapt_both(processes: Processes) -> dict[str, torch.Tensor]:
+    """Weights, losses and answers of UniOT as published, and answers of the universal one."""
+    model, answers = adapt(processes, method="uniot")
+    weights = {f"weights.{name}": value.clone() for name, value in model.method.state_dict().items()}
+    losses = torch.tensor([model.history.column(name) for name in ("loss", "loss_common", "loss_private")])
+    _, universal = adapt(processes, method="uniot-universal", steps=0)
+    universal = {f"universal.{name}": value for name, value in universal.items()}
+    return {**weights, **answers, **universal, "losses": losses, "potential": model.rule.class_potential}
 
 
 def main(folder: Path, count: int) -> None:
     torch.set_num_threads(1)
     processes = start_processes(count)
-    save_file(adapt(processes), folder / f"{processes.rank}-of-{processes.count}.safetensors")
+    save_file(adapt_both(processes), folder / f"{processes.rank}-of-{processes.count}.safetensors")
 
 
 if __name__ == "__main__":

@@ -9,9 +9,11 @@ import torch
 from uniot import UniOT
 from uniot.data.samples import TensorSamples
 from uniot.data.toy import make_toy_domains
+from uniot.errors import SettingsError
 from uniot.method_building import build_method, carry_over
 
 FAST = {"steps": 30, "hidden_size": 16, "feature_size": 8, "batch_size": 16, "n_clusters": 6, "detection_start": 5}
+PAPER = {"method": "uniot", **FAST}
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +23,7 @@ def toy():
 
 @pytest.fixture(scope="module")
 def fitted(toy):
-    return UniOT(random_state=0, **FAST).fit(toy.x_source, toy.y_source, toy.x_target)
+    return UniOT(random_state=0, **PAPER).fit(toy.x_source, toy.y_source, toy.x_target)
 
 
 def test_weights_and_prototypes_of_old_classes_are_carried_over(toy, fitted):
@@ -43,7 +45,37 @@ def test_weights_and_prototypes_of_old_classes_are_carried_over(toy, fitted):
 
 
 def test_going_on_begins_with_a_lower_loss_than_beginning_anew(toy, fitted):
-    anew = UniOT(random_state=1, **FAST).fit(toy.x_source, toy.y_source, toy.x_target)
-    on = UniOT(random_state=1, **FAST).fit(toy.x_source, toy.y_source, toy.x_target, start=fitted)
+    anew = UniOT(random_state=1, **PAPER).fit(toy.x_source, toy.y_source, toy.x_target)
+    on = UniOT(random_state=1, **PAPER).fit(toy.x_source, toy.y_source, toy.x_target, start=fitted)
     assert on.history_["loss_source"][0] < 0.7 * anew.history_["loss_source"][0]
     assert on.model_.fingerprint != anew.model_.fingerprint
+
+
+def test_the_universal_variant_carries_over_the_network_that_it_trained():
+    random = np.random.default_rng(0)
+    images = random.random((40, 12, 12)).astype(np.float32) / 2
+    images[::2, 4:9] += 0.5
+    settings = {"backbone": "small-cnn", "random_state": 1, **FAST}
+    first = UniOT(**settings).fit(images, np.arange(40) % 2, images)
+    anew = UniOT(**settings).fit(images, np.arange(40) % 2, images)
+    on = UniOT(**settings).fit(images, np.arange(40) % 2, images, start=first)
+    assert on.settings_.method == "uniot-universal"
+    assert on.history_["loss_source"][0] < 0.7 * anew.history_["loss_source"][0]
+
+
+def test_where_nothing_is_trained_going_on_is_beginning_anew(toy, fitted):
+    data = toy.x_source, toy.y_source, toy.x_target
+    anew = UniOT(random_state=0).fit(*data)
+    for start in (anew, fitted):
+        on = UniOT(random_state=0).fit(*data, start=start)
+        np.testing.assert_array_equal(on.predict_proba(toy.x_target), anew.predict_proba(toy.x_target))
+
+
+def test_weights_of_another_method_are_not_gone_on_from(toy, fitted):
+    data = toy.x_source, toy.y_source, toy.x_target
+    with pytest.raises(
+        SettingsError, match="goes on from weights that UniOT trained, and this run is of uniot-universal"
+    ):
+        UniOT(**PAPER).fit(*data, start=UniOT().fit(*data))
+    with pytest.raises(SettingsError, match="only UniOT, as published or universal, goes on from weights"):
+        UniOT(**(PAPER | {"method": "source-only"})).fit(*data, start=fitted)

@@ -22,7 +22,8 @@ from uniot.answers import read_answers
 from uniot.data.toy import ToyDomains, make_toy_domains
 from uniot.run_folder import only_one_writer, read_tensors
 
-SETTINGS = "steps = 60\nhidden_size = 64\nfeature_size = 32\ndetection_start = 20\nqueue_size = 400\n"
+FILES = {"settings.toml", "model.safetensors", "features.safetensors", "predictions.csv", "contents.txt"}
+SETTINGS = 'method = "uniot"\nsteps = 60\nhidden_size = 64\nfeature_size = 32\ndetection_start = 20\nqueue_size = 400\n'
 
 
 @pytest.fixture(scope="module")
@@ -107,8 +108,7 @@ def test_ctrl_c_outside_of_training_is_told_in_a_sentence(uniot: Callable, tmp_p
 
 def test_adapt_writes_the_run_folder(run: Path, toy: ToyDomains) -> None:
     names = {path.name for path in run.iterdir()}
-    expected = {"settings.toml", "model.safetensors", "features.safetensors", "predictions.csv", "history.csv"}
-    assert names == expected
+    assert names == {*FILES, "history.csv"}
     with (run / "predictions.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     assert list(rows[0]) == ["path", "label", "known", "confidence", "nearest_class", "group", "group_confidence"]
@@ -122,6 +122,27 @@ def test_adapt_writes_the_run_folder(run: Path, toy: ToyDomains) -> None:
     history = (run / "history.csv").read_text().splitlines()
     assert history[0].startswith("step,learning_rate,loss,loss_source,loss_common,loss_private")
     assert len(history) == 61
+
+
+def test_a_run_says_what_it_keeps_of_the_target(uniot: Callable, files: Path, tmp_path: Path) -> None:
+    command = ("adapt", files / "source.npz", files / "target.npz", "--out")
+    kept, forgot = uniot(*command, tmp_path / "kept"), uniot(*command, tmp_path / "forgot", "--forget-target")
+    assert "New samples will be compared with these 150, which the run keeps" in " ".join(kept.stdout.split())
+    assert "compared" not in forgot.stdout
+    assert {path.name for path in (tmp_path / "kept").iterdir()} == FILES
+    texts = [" ".join((tmp_path / name / "contents.txt").read_text().split()) for name in ("kept", "forgot")]
+    # 150 rows of 32 numbers of two bytes, and a number of four bytes for each of 6 neighbours and the sample itself.
+    assert f"{(150 * (32 * 2 + 7 * 4)) / 1000:.3g} kB of that is 150 target samples, 32 numbers each" in texts[0]
+    assert "for the rule that decides; no sample is in it" in texts[1]
+    sizes = [(tmp_path / name / "model.safetensors").stat().st_size for name in ("kept", "forgot")]
+    assert sizes[0] - sizes[1] > 13_000
+
+
+def test_steps_that_are_not_taken_are_told(uniot: Callable, files: Path, tmp_path: Path) -> None:
+    command = ("adapt", files / "source.npz", files / "target.npz", "--out")
+    told = uniot(*command, tmp_path / "run", "--steps", 50).stderr
+    assert "uniot-universal trains nothing but a backbone, with --fine-tune, so that 50 steps have no effect" in told
+    assert uniot(*command, tmp_path / "again").stderr == ""
 
 
 def test_the_last_lines_of_adapt_say_what_came_out_and_what_is_next(adapt: Callable, tmp_path: Path) -> None:

@@ -20,7 +20,10 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from uniot.model_files import load_model
+
 QUICK = """\
+method = "uniot"
 steps = 60
 batch_size = 6
 queue_size = 12
@@ -215,6 +218,20 @@ def test_second_command_trains_nothing_and_other_names_are_another_run(uniot, pl
     assert "the same samples under other names ('../unlabelled/circle/00 é.png' was 'circle/00 é.png')" in refused
     assert "Give another folder, or --overwrite to replace it." in refused
     assert (place / "run" / "predictions.csv").read_bytes() == before
+
+
+def test_named_images_are_classes_of_the_next_run_which_knows_that_they_are_of_the_target(uniot, place):
+    uniot("adapt", "labelled", "unlabelled", "--out", "first", folder=place)
+    named = [row["path"] for row in answers(place / "first" / "predictions.csv") if row["path"].startswith("triangle")]
+    assert len(named) > 3
+    lines = ["path,label,decision", *(f"{path},triangle,named" for path in named)]
+    (place / "first" / "labels.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    told = uniot("adapt", "--continue", "first", folder=place).stdout
+    assert f"Of {len(named)} samples that you labelled," in told
+    model = load_model(place / "first-continued")
+    level = dict(zip(model.classes.tolist(), model.method.borders.level.tolist(), strict=True))
+    assert level.pop("triangle") != level["circle"]
+    assert len(set(level.values())) == 1
 
 
 def test_embeddings_of_images_give_the_same_answers(uniot, place, adapted):

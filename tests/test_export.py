@@ -32,13 +32,21 @@ from uniot.export import OUTPUTS, export_onnx
 from uniot.model import AdaptedModel
 from uniot.model_files import save_model
 from uniot.settings import ImageSettings, Settings
+from uniot.whole_run import WholeRun
 
 onnx = pytest.importorskip("onnx", reason="pip install 'uniot[onnx]'")
 onnxruntime = pytest.importorskip("onnxruntime", reason="pip install 'uniot[onnx]'")
 pytest.importorskip("onnxscript", reason="pip install 'uniot[onnx]'")
 
 EXAMPLE = Path(__file__).parent.parent / "examples" / "run_onnx.py"
-SMALL = {"steps": 40, "hidden_size": 64, "feature_size": 32, "detection_start": 20, "queue_size": 400}
+PAPER = {
+    "method": "uniot",
+    "steps": 40,
+    "hidden_size": 64,
+    "feature_size": 32,
+    "detection_start": 20,
+    "queue_size": 400,
+}
 
 
 class Exported:
@@ -72,7 +80,7 @@ def toy() -> ToyDomains:
 
 @pytest.fixture(scope="module")
 def model(toy: ToyDomains) -> AdaptedModel:
-    return UniOT(random_state=0, **SMALL).fit(toy.x_source, toy.y_source, toy.x_target).model_
+    return UniOT(random_state=0, **PAPER).fit(toy.x_source, toy.y_source, toy.x_target).model_
 
 
 @pytest.fixture(scope="module")
@@ -134,7 +142,7 @@ def test_a_sample_that_is_known_within_the_tolerance_is_known_by_its_probabiliti
     rows = torch.from_numpy(toy.x_target).float()
     assert tolerant.predict(scaled_rows(toy.x_target, model.settings.input_norm)).known.sum() > model.target.known.sum()
     with torch.no_grad():
-        answers = dict(zip(OUTPUTS, module._WholeRun(tolerant)(rows), strict=True))
+        answers = dict(zip(OUTPUTS, WholeRun(tolerant)(rows), strict=True))
     said = answers["probabilities"].argmax(dim=1)
     assert torch.equal(said, torch.where(answers["known"], answers["nearest"], len(model.classes)))
     inputs = scaled_rows(toy.x_target, model.settings.input_norm)
@@ -240,7 +248,7 @@ def test_a_network_that_onnx_does_not_know_is_told(model: AdaptedModel, tmp_path
         def forward(self, rows: torch.Tensor) -> torch.Tensor:
             return rows if rows.sum() > 0 else -rows  # a branch on values
 
-    method = UniOT(random_state=0, **SMALL).fit(*_few()).model_.method
+    method = UniOT(random_state=0, **PAPER).fit(*_few()).model_.method
     method.backbone = Odd()
     with pytest.raises(DataError, match=r"torch cannot write this network as ONNX .*another backbone"):
         export_onnx(replace(model, method=method), tmp_path / "model.onnx")
@@ -307,7 +315,7 @@ def image_model(photographs: Path, **images: object) -> AdaptedModel:
     else:
         reader = ImageReader.open(chosen)
     # Long enough that most answers lie clear of the border, where the two can be compared.
-    settings = Settings.checked(**(SMALL | {"steps": 120, "queue_size": 24, "batch_size": 12}))
+    settings = Settings.checked(**(PAPER | {"steps": 120, "queue_size": 24, "batch_size": 12}))
     source, target = labelled_images(photographs / "source"), unlabelled_images(photographs / "target")
     return adapt_images(source, target, settings, reader).model
 
@@ -439,7 +447,7 @@ def test_the_small_network_goes_through(tmp_path: Path) -> None:
     random = np.random.default_rng(0)
     images = random.random((40, 21, 17)).astype(np.float32) / 2
     images[::2, 4:9] += 0.5
-    fitted = UniOT(random_state=0, backbone="small-cnn", **SMALL).fit(images, np.arange(40) % 2, images)
+    fitted = UniOT(random_state=0, backbone="small-cnn", **PAPER).fit(images, np.arange(40) % 2, images)
     written = export_onnx(fitted.model_, tmp_path / "model.onnx")
     assert (written.input_name, written.input_shape) == ("images", (21, 17))
     exported = Exported(tmp_path / "model.onnx")

@@ -31,7 +31,14 @@ from uniot.run_folder import read_tensors, write_tensors
 from uniot.settings import ImageSettings, Settings
 
 SHARED = {"README.md", "settings.toml", "history.csv", "features.safetensors", "model.safetensors"}
-SMALL = {"steps": 30, "hidden_size": 64, "feature_size": 32, "detection_start": 20, "queue_size": 400}
+PAPER = {
+    "method": "uniot",
+    "steps": 30,
+    "hidden_size": 64,
+    "feature_size": 32,
+    "detection_start": 20,
+    "queue_size": 400,
+}
 REPOSITORY = "somebody/office"
 
 
@@ -101,7 +108,7 @@ def toy() -> ToyDomains:
 def run(toy: ToyDomains, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished run, with names and paths that nobody else should see."""
     folder = tmp_path_factory.mktemp("secret") / "run"
-    fitted = UniOT(random_state=0, **SMALL).fit(toy.x_source, toy.y_source, toy.x_target)
+    fitted = UniOT(random_state=0, **PAPER).fit(toy.x_source, toy.y_source, toy.x_target)
     names = [f"secret/patient-{row}.jpg" for row in range(len(toy.x_target))]
     save_model(fitted.model_, folder, names, {"source": str(folder / "source.npz"), "target": "/secret/target.npz"})
     return folder
@@ -165,7 +172,7 @@ def test_no_path_and_no_name_of_a_file_is_shared(run: Path, shared: Path, tmp_pa
 def test_adapt_does_not_take_a_pulled_run_for_its_own(shared: Path, toy: ToyDomains, tmp_path: Path) -> None:
     pull(str(shared), tmp_path / "copy")
     with pytest.raises(RunFolderError, match="holds a finished run of other data"):
-        UniOT(random_state=0, **SMALL).fit(toy.x_source, toy.y_source, toy.x_target, run=tmp_path / "copy")
+        UniOT(random_state=0, **PAPER).fit(toy.x_source, toy.y_source, toy.x_target, run=tmp_path / "copy")
 
 
 def test_the_run_itself_is_left_as_it_was(run: Path, tmp_path: Path) -> None:
@@ -493,7 +500,7 @@ def test_a_run_of_images_takes_its_backbone_along_and_leaves_its_path(tmp_path: 
     reader = ImageReader(settings, backbone, backbone.split("none"))
     random = np.random.default_rng(0)
     rows = random.normal(size=(20, backbone.width))
-    fitted = UniOT(random_state=0, **(SMALL | {"queue_size": 20})).fit(rows, np.repeat(["a", "b"], 10), rows + 0.1)
+    fitted = UniOT(random_state=0, **(PAPER | {"queue_size": 20})).fit(rows, np.repeat(["a", "b"], 10), rows + 0.1)
     save_model(replace(fitted.model_, reader=reader), tmp_path / "run")
     push(tmp_path / "run", str(tmp_path / "shared"))
     assert names_in(tmp_path / "shared") == SHARED | {"backbone.safetensors"}

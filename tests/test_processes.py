@@ -54,7 +54,8 @@ def test_two_processes_have_the_losses_and_weights_of_one(ended_with, launcher):
         )
     # The comparison means something only if training moved the weights and detection was on.
     assert one["losses"][1, -1] > 0
-    assert 0 < one["known"].sum() < len(one["known"])
+    for known in (one["known"], one["universal.known"]):
+        assert 0 < known.sum() < len(known)
 
 
 def test_parts_of_all_processes_make_up_the_whole():

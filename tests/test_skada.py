@@ -33,7 +33,14 @@ with sklearn.config_context():
     )
     from skada.model_selection import SourceTargetShuffleSplit
 
-SMALL = {"steps": 8, "hidden_size": 32, "feature_size": 16, "detection_start": 3, "n_private_classes": 2}
+PAPER = {
+    "method": "uniot",
+    "steps": 8,
+    "hidden_size": 32,
+    "feature_size": 16,
+    "detection_start": 3,
+    "n_private_classes": 2,
+}
 FIRST_PRIVATE = 5
 
 
@@ -77,7 +84,7 @@ def _routing() -> Iterator[None]:
 def pipeline(**options: Any) -> Any:
     # Only one of skada's scorers weighs the rows, and only that one needs the request.
     return make_da_pipeline(
-        StandardScaler(), UniOT(random_state=0, **SMALL).set_score_request(sample_weight=True), **options
+        StandardScaler(), UniOT(random_state=0, **PAPER).set_score_request(sample_weight=True), **options
     )
 
 
@@ -89,7 +96,7 @@ def fitted(packed: Packed) -> Any:
 
 def test_a_pipeline_answers_as_the_estimator_behind_the_same_scaler(packed: Packed, fitted: Any) -> None:
     scaled = StandardScaler().fit_transform(packed.x)
-    alone = UniOT(random_state=0, **SMALL)
+    alone = UniOT(random_state=0, **PAPER)
     alone.fit(scaled[~packed.target], packed.y[~packed.target], scaled[packed.target])
     x_target = packed.x[packed.target]
     np.testing.assert_array_equal(fitted.predict(x_target), alone.labels_)
@@ -199,7 +206,7 @@ def test_a_grid_search_over_a_pipeline(packed: Packed) -> None:
 
 
 def test_an_adapter_may_come_before(packed: Packed) -> None:
-    model = make_da_pipeline(CORALAdapter(), UniOT(random_state=0, **SMALL))
+    model = make_da_pipeline(CORALAdapter(), UniOT(random_state=0, **PAPER))
     model.fit(packed.x, packed.masked, sample_domain=packed.sample_domain)
     assert len(model[-1].base_estimator_.labels_) == packed.target.sum()
     assert np.isfinite(target_silhouette(model, packed.x[packed.target]))

@@ -36,6 +36,7 @@ def adapt(
     *,
     unknown: str | int | None = None,
     fingerprint: Callable[[Settings], str],
+    in_target: np.ndarray | None = None,
     reader: ImageReader | None = None,
     start: AdaptedModel | None = None,
     run: Path | None = None,
@@ -52,6 +53,7 @@ def adapt(
         settings: as given; what the data decide is decided here.
         unknown: what unknown samples are called; "unknown" or -1 if None.
         fingerprint: a digest of the data and of the resolved settings.
+        in_target: whether each labelled sample is one of the target's that somebody labelled, (n,); none is if None.
         reader: what made the samples from images, where they come from images.
         start: what another run ended with, to go on from; from random weights if None.
         run: folder for checkpoints; a run that was interrupted goes on from there, a finished one is read back.
@@ -108,6 +110,7 @@ def adapt(
         settings=settings,
         history=history,
         fingerprint=digest,
+        in_target=None if in_target is None else torch.from_numpy(in_target),
         reader=reader,
         processes=processes,
     )

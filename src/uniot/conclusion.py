@@ -31,6 +31,8 @@ from uniot.training import History
 _MOST_SOURCE_ROWS = 5000
 # So many target samples are enough to count the private classes by.
 _MOST_COUNTED_ROWS = 3000
+# A private group is at least so large beside the median known one, where classes are compact enough to tell.
+_LEAST_PART = 0.5
 # Purposes of generators; 100 decides the weights that a method begins with.
 _RULE, _SOURCE_ROWS, _COUNTED_ROWS, _SPACE = 101, 102, 103, 104
 
@@ -46,6 +48,7 @@ def conclude(
     settings: Settings,
     history: History,
     fingerprint: str,
+    in_target: Tensor | None = None,
     reader: ImageReader | None = None,
     processes: Processes | None = None,
 ) -> AdaptedModel:
@@ -63,10 +66,12 @@ def conclude(
         settings: resolved settings.
         history: numbers step by step.
         fingerprint: of data and settings.
+        in_target: whether each labelled sample is one of the target's that somebody labelled, (n,); none is if None.
         reader: what makes inputs from images, where the samples come from images.
         processes: who shares the work.
     """
     processes = processes or Processes()
+    in_target = torch.zeros(len(source_classes), dtype=torch.bool) if in_target is None else in_target
     trained, shape = features_of_samples(method, target, _own_part(torch.arange(len(target)), processes))
     seen = _even_rows(source_classes, _MOST_SOURCE_ROWS, generator_for(settings.seed, _SOURCE_ROWS))
     own_source, _ = features_of_samples(method, source, _own_part(seen, processes))
@@ -78,6 +83,7 @@ def conclude(
     method.learn_space(
         labelled,
         source_classes[seen],
+        in_target[seen],
         lambda: processes.gather_parts(trained, len(target)),
         generator_for(settings.seed, _SPACE),
     )
@@ -91,7 +97,10 @@ def conclude(
     number: int | NumberOfClasses | None = settings.n_private_classes
     if number is None:
         rows = counted.numpy()
-        seen_target = SeenTarget(embeddings, _nearest_clusters(method, features[rows]), known[rows], nearest[rows])
+        # A space of the method's own has one scale for all classes; trained features do not.
+        space, least_part = (features[rows], _LEAST_PART) if method.has_own_space else (embeddings, 0.0)
+        clusters = _nearest_clusters(method, features[rows])
+        seen_target = SeenTarget(space, clusters, known[rows], nearest[rows], least_part)
         number = number_of_private_classes(seen_target, seed=settings.seed)
     groups = private_groups(features[~known], number, seed=settings.seed)
     group = np.full(len(known), -1, dtype=np.int64)
@@ -110,12 +119,20 @@ def conclude(
         target=answers,
         target_features=features,
         source=LabelledFeatures(
-            unit_rows(method.adapted(labelled, labelled=True)), source_classes[seen].numpy(), seen.numpy()
+            _adapted_source(method, labelled, in_target[seen]), source_classes[seen].numpy(), seen.numpy()
         ),
         history=history,
         fingerprint=fingerprint,
         reader=reader,
     )
+
+
+def _adapted_source(method: Method, labelled: Tensor, in_target: Tensor) -> np.ndarray:
+    """Features of labelled samples, unit rows, in the space that the method decides in."""
+    adapted = method.adapted(labelled, labelled=True)
+    if in_target.any():
+        adapted[in_target] = method.adapted(labelled[in_target])
+    return unit_rows(adapted)
 
 
 def _nearest_clusters(method: Method, features: np.ndarray) -> np.ndarray | None:

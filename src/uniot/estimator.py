@@ -13,7 +13,7 @@ from sklearn.utils import check_random_state
 from torch import Tensor
 
 from uniot.adaptation import OnStep, adapt, oracle_watch
-from uniot.data.arrays import as_inputs, as_labels, scaled_rows
+from uniot.data.arrays import as_inputs, as_labels, is_row_of, scaled_rows
 from uniot.data.augmentation import rewrite
 from uniot.data.domains import by_domain
 from uniot.data.samples import TensorSamples
@@ -26,6 +26,7 @@ from uniot.settings import Settings
 from uniot.training import fingerprint
 
 _VARIANTS = {"paper": "uniot", "universal": "uniot-universal"}
+_DEFAULT_METHOD = Settings.checked().method
 _FROM_SETTINGS = tuple(name for name in Settings.model_fields if name != "seed")
 
 
@@ -35,8 +36,8 @@ class UniOT(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     Args:
         variant: of UniOT: "paper" as published, "universal" for what goes beyond it; short for the methods "uniot" and
             "uniot-universal". The method decides if None.
-        method: which method trains: "uniot", or another that `uniot methods` lists. What follows up to
-            `detection_start` is UniOT's.
+        method: which method labels the target: "uniot-universal", or another that `uniot methods` lists. What follows
+            up to `weight_decay` is of training, and "uniot-universal" trains only where a network is trained.
         method_options: hyper-parameters of that method alone.
         n_clusters: cluster prototypes K; from the target's size if None.
         queue_size: target features kept in the queue; from the target's size if None.
@@ -85,7 +86,7 @@ class UniOT(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self,
         *,
         variant: str | None = None,
-        method: str = "uniot",
+        method: str = _DEFAULT_METHOD,
         method_options: Mapping[str, bool | int | float | str] | None = None,
         n_clusters: int | None = None,
         queue_size: int | None = None,
@@ -160,7 +161,8 @@ class UniOT(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Learns from a labelled source and an unlabelled target.
 
         Args:
-            X: source embeddings, (n, d): numpy, torch or DataFrame, any numeric type, any scale.
+            X: source embeddings, (n, d): numpy, torch or DataFrame, any numeric type, any scale. Rows of the
+                target that you labelled may be among them.
             y: source labels, (n,), text or whole numbers.
             X_target: target embeddings, (m, d).
             sample_domain: instead of X_target, where X and y hold the rows of both domains: one number per row of X,
@@ -190,6 +192,7 @@ class UniOT(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             settings,
             unknown=self.unknown_label,
             fingerprint=lambda resolved: fingerprint(resolved, [source, _digestible(labels), target]),
+            in_target=is_row_of(source, target),
             start=None if start is None else start.model_,
             run=None if run is None else Path(run),
             processes=processes,
@@ -280,7 +283,7 @@ class UniOT(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if self.variant not in _VARIANTS:
             raise SettingsError(f"variant is {self.variant!r}. Give one of {', '.join(map(repr, _VARIANTS))}, or none.")
         named = _VARIANTS[self.variant]
-        if self.method not in ("uniot", named):
+        if self.method not in (_DEFAULT_METHOD, named):
             raise SettingsError(
                 f"variant {self.variant!r} is of UniOT, and method is {self.method!r}. Give the one or the other."
             )

@@ -119,6 +119,7 @@ def adapt_images(
         settings,
         unknown=unknown,
         fingerprint=fingerprint,
+        in_target=np.isin(labelled.contents, unlabelled.contents),
         reader=reader,
         start=start,
         run=run,

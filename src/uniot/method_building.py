@@ -13,7 +13,7 @@ from uniot.data.batches import generator_for
 from uniot.data.samples import Samples
 from uniot.embeddings.image_reader import ImageReader
 from uniot.errors import SettingsError
-from uniot.methods import Method, UniOTMethod, create_method
+from uniot.methods import Method, UniOTMethod, UniversalMethod, create_method
 from uniot.model import AdaptedModel
 from uniot.network_features import features_of_samples
 from uniot.networks.fine_tuned import FineTuned
@@ -42,10 +42,11 @@ def build_method(
 def carry_over(
     method: Method, start: AdaptedModel, classes: np.ndarray, source: Samples, source_classes: Tensor
 ) -> None:
-    """Gives a new UniOT the weights that another run of UniOT ended with.
+    """Gives a new UniOT the weights that another run of UniOT ended with, the paper's or the universal one.
 
-    Classes that the run had keep their prototype and their mass. A new one begins at the mean direction of its
-    samples, with an even share. The queue is filled anew: the target may be another.
+    Where nothing is trained there is nothing to carry over. Classes that the run had keep their prototype and their
+    mass. A new one begins at the mean direction of its samples, with an even share. The queue is filled anew: the
+    target may be another.
 
     Args:
         method: changed in place.
@@ -54,11 +55,17 @@ def carry_over(
         source: labelled samples of the new run.
         source_classes: (n,), class index of each.
     """
-    if not isinstance(method, UniOTMethod) or not isinstance(start.method, UniOTMethod):
+    if isinstance(method, UniversalMethod):
+        if method.trainer is None:
+            return
+        method = method.trainer
+    before = start.method.trainer if isinstance(start.method, UniversalMethod) else start.method
+    if not isinstance(method, UniOTMethod) or not isinstance(before, UniOTMethod):
         raise SettingsError(
-            "going on from another run is for UniOT alone. Leave `start` out, or set method to 'uniot'."
+            "only UniOT, as published or universal, goes on from weights that UniOT trained, and this run is of "
+            f"{start.settings.method}. Begin anew, with --names on the command line and without `start` in Python."
         )
-    weights = dict(start.method.state_dict())
+    weights = dict(before.state_dict())
     old_prototypes, old_mass = weights.pop("classes.weight"), weights.pop("class_mass")
     kept = {
         name: value

@@ -19,6 +19,7 @@ from uniot.method_building import build_method
 from uniot.methods import Method
 from uniot.model import AdaptedModel
 from uniot.prediction import Prediction
+from uniot.run_contents import contents_text
 from uniot.run_folder import read_tensors, write_tensors, write_text
 from uniot.settings import Settings
 from uniot.training import History
@@ -45,13 +46,16 @@ def save_model(
         raise RunFolderError(f"{folder} holds another run. Give another folder, or remove that one first.")
     images = None if model.reader is None else model.reader.settings
     write_text(folder / "settings.toml", model.settings.to_toml(images, **({"inputs": inputs} if inputs else {})))
-    write_text(folder / "history.csv", model.history.to_csv())
+    if model.history.rows:
+        write_text(folder / "history.csv", model.history.to_csv())
     with AnswerWriter(folder / "predictions.csv", model.classes, model.unknown) as answers:
         answers.write(names, model.target)
-    write_tensors(folder / _FEATURES, _feature_tensors(model), {"fingerprint": model.fingerprint})
+    features = _feature_tensors(model)
+    write_tensors(folder / _FEATURES, features, {"fingerprint": model.fingerprint})
     if model.reader is not None:
         model.reader.save(folder / _BACKBONE)
     rule_tensors, rule_about = model.method.rule_state()
+    write_text(folder / "contents.txt", contents_text(model, rule_tensors, features))
     about = {
         "classes": model.classes.tolist(),
         "unknown": model.unknown,

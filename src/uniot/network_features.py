@@ -40,10 +40,15 @@ def embeddings_of_samples(method: Method, samples: Samples, ids: Tensor) -> Tens
 
 
 def unit_rows(rows: Tensor) -> np.ndarray:
-    """Rows of unit norm; those that have it already stay as they are, to the last bit."""
+    """Rows of unit norm; those that have it already stay as they are, to the last bit.
+
+    A row of no length points nowhere, and gets the direction of the first axis: it has a place among others then.
+    """
     length = rows.norm(dim=1, keepdim=True)
     near_one = (length - 1).abs() < 1e-5
-    return np.asarray(torch.where(near_one, rows, rows / length.clamp_min(1e-12)).numpy())
+    first_axis = (torch.arange(rows.shape[1]) == 0).to(rows.dtype)
+    unit = torch.where(length > 0, rows / length.clamp_min(1e-30), first_axis)
+    return np.asarray(torch.where(near_one, rows, unit).numpy())
 
 
 @torch.no_grad()

@@ -67,7 +67,7 @@ class ImageSettings(CheckedSettings):
 class Settings(CheckedSettings):
     """How a run is made. `None` means that the data or the method decide; `resolved` fills those in."""
 
-    method: str = Field("uniot", max_length=100, description="Which method trains; uniot methods lists them.")
+    method: str = Field("uniot-universal", max_length=100, description="Which method trains; uniot methods lists them.")
     method_options: dict[str, bool | int | float | str] = Field(
         default_factory=dict, description="Hyper-parameters of that method alone."
     )

@@ -56,6 +56,29 @@ def test_the_ablation_is_of_all_variants_on_the_split_as_it_is():
     assert {setting: point.split for setting, point in found.points.items()} == {"open-partial": SPLIT}
 
 
+def test_what_goes_beyond_the_paper_is_compared_in_all_published_settings():
+    found = study("beyond")
+    expected = OFFICE31.splits(["open-partial", "open", "partial", "closed"])
+    assert {setting: point.split for setting, point in found.points.items()} == expected
+    own = make_study("beyond", OFFICE31, "mine", SPLIT)
+    assert {setting: point.split for setting, point in own.points.items()} == {"mine": SPLIT}
+
+
+def test_findings_of_several_settings_are_told_apart_and_drawn(tmp_path):
+    found = study("beyond")
+    scores = {(setting, method): [0.8, 0.9] for setting in found.points for method in ("uniot", "uniot-universal")}
+    scores["closed", "uniot"] = [0.4]
+    rows = study_findings(found, results(found, scores), OFFICE31.published)
+    means = {(row.setting, row.method): row.mean for row in rows if row.score == "h"}
+    assert means["closed", "uniot"] == pytest.approx(40)
+    assert means["open", "uniot"] == pytest.approx(85)
+    assert {row.setting for row in rows if row.paper is not None} == {"open-partial"}
+    names = {path.name for path in write_study(tmp_path, found, rows)}
+    assert names == {"beyond.csv", "beyond.pdf", "beyond.svg"}
+    drawn = (tmp_path / "figures" / "beyond.svg").read_text(encoding="utf-8")
+    assert all(f"{setting}, %" in drawn for setting in found.points)
+
+
 def test_robustness_takes_away_private_classes_of_one_side_and_leaves_the_rest():
     source, target = study("robustness").axes
     assert [point.value for point in source.points] == [0, 2, 4, 6, 8, 10]

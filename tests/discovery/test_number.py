@@ -49,6 +49,14 @@ def test_unknown_samples_that_lie_in_known_classes_are_no_class():
     assert number_of_private_classes(replace(seen, known=~some)).estimate == 0
 
 
+def test_small_groups_are_stray_samples_where_classes_tell_how_large_one_is():
+    seen = target(6, 2, per_class=30)
+    few = np.concatenate([np.flatnonzero(seen.known), [180, 181, 182, 183, *range(210, 240)]])
+    seen = SeenTarget(seen.embeddings[few], None, seen.known[few], seen.nearest[few])
+    assert number_of_private_classes(seen).estimate == 2
+    assert number_of_private_classes(replace(seen, least_part=0.5)).estimate == 1
+
+
 def test_nothing_unknown_is_no_class():
     assert number_of_private_classes(target(5, 0)) == NumberOfClasses(0, (0, 0))
 

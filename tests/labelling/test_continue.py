@@ -20,14 +20,6 @@ from uniot.model_files import load_model
 
 pytestmark = pytest.mark.browser
 
-QUICK = """\
-steps = 80
-hidden_size = 64
-feature_size = 32
-detection_start = 20
-queue_size = 400
-"""
-
 
 def uniot(*arguments: object, folder: Path) -> str:
     command = [sys.executable, "-m", "uniot", *map(str, arguments)]
@@ -57,9 +49,7 @@ def test_named_in_a_browser_learnt_by_the_next_run(chromium_page, tmp_path):
     toy = make_toy_domains(seed=1)
     np.savez(tmp_path / "source.npz", x=toy.x_source, y=toy.y_source)
     np.savez(tmp_path / "target.npz", x=toy.x_target, ids=[f"{row}.jpg" for row in range(len(toy.x_target))])
-    (tmp_path / "quick.toml").write_text(QUICK)
-    collections = ("source.npz", "target.npz", "--settings", "quick.toml")
-    uniot("adapt", *collections, "--private-classes", 2, "--out", "run", folder=tmp_path)
+    uniot("adapt", "source.npz", "target.npz", "--private-classes", 2, "--out", "run", folder=tmp_path)
     members = np.flatnonzero(load_model(tmp_path / "run").target.group == 0)
 
     with labelling(tmp_path / "run") as address:

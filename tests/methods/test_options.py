@@ -9,6 +9,7 @@ from uniot.methods import METHODS
 
 # Learning rate of new layers, and options.
 PUBLISHED = {
+    "source-only": (0.01, {"says_unknown": True}),
     "dann": (0.01, {"adversarial_weight": 1.0, "discriminator_size": 1024}),
     "rtn": (
         0.01,

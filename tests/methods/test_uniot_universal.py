@@ -26,7 +26,7 @@ def fit(data: ToyDomains, options: dict[str, object] | None = None, **settings) 
 
 
 def share_of(model: UniOT) -> float:
-    return model.model_.method.border.share
+    return model.model_.method.borders.share[0].item()
 
 
 @pytest.mark.parametrize("setting", ["open-partial", "open"])
@@ -82,6 +82,31 @@ def test_run_without_its_target_judges_each_sample_alone(tmp_path):
     assert sizes["with"] - sizes["without"] > len(data.x_target) * (2 * 64 + 4 * 7)
     loaded = UniOT.load(tmp_path / "without")
     assert np.array_equal(loaded.predict(data.x_target), without.predict(data.x_target))
+
+
+@pytest.mark.parametrize("n_named", [2, 4])
+def test_classes_that_were_named_in_the_target_join_those_of_the_source(n_named):
+    data = draw("open")
+    model = fit(data)
+    private = sorted(set(data.oracle_y_target) - set(data.y_source))
+    named = (model.labels_ == "unknown") & np.isin(data.oracle_y_target, private[:n_named])
+    x, y = np.concatenate([data.x_source, data.x_target[named]]), np.append(data.y_source, data.oracle_y_target[named])
+    model = UniOT(random_state=0).fit(x, y, data.x_target)
+    truth = data.oracle_y_target
+    for name in model.classes_:
+        assert (model.labels_[truth == name] == name).mean() > 0.9, name
+    if n_named < 4:
+        assert (model.labels_[np.isin(truth, private[n_named:])] == "unknown").mean() > 0.9
+    assert np.array_equal(model.predict(data.x_target), model.labels_)
+    # Nothing lies between a named class and the target: its samples reach a level of their own.
+    level = dict(zip(model.classes_, model.model_.method.borders.level.tolist(), strict=True))
+    assert min(level[name] for name in private[:n_named]) > max(level[name] for name in set(data.y_source))
+
+
+def test_a_source_that_is_the_target_is_learnt_from_it():
+    data = draw("closed")
+    model = UniOT(random_state=0).fit(data.x_target, data.oracle_y_target, data.x_target)
+    assert (model.labels_ == data.oracle_y_target).mean() > 0.95
 
 
 def test_number_of_neighbours_follows_the_target():

@@ -42,7 +42,7 @@ def made_model(
 ) -> AdaptedModel:
     """A model that was never trained: so many samples of each class and of each group, around a direction each."""
     rng = np.random.default_rng(7)
-    settings = Settings.checked(hidden_size=6, feature_size=16, queue_size=20, steps=12).resolved(100)
+    settings = Settings.checked(method="uniot", hidden_size=6, feature_size=16, queue_size=20, steps=12).resolved(100)
     directions = _unit(rng.normal(size=(len(classes) + len(groups), 16)))
     sizes = np.array([*found, *groups])
     kind = np.repeat(np.arange(len(sizes)), sizes)

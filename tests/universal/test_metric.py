@@ -23,7 +23,8 @@ def draw(seed: int = 0, d: int = 12, n: int = 400) -> tuple[torch.Tensor, torch.
 
 
 def fit(source: torch.Tensor, classes: torch.Tensor, target: torch.Tensor, **changes) -> Metric:
-    values = {"n_classes": 4, "n_neighbours": 8, "width": 256, "shrinkage": 0.3}
+    none = torch.zeros(len(source), dtype=torch.bool)
+    values = {"in_target": none, "n_classes": 4, "n_neighbours": 8, "width": 256, "shrinkage": 0.3}
     return fit_metric(source, classes, target, **(values | changes), generator=torch.Generator().manual_seed(0))
 
 

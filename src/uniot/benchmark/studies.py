@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -66,6 +66,7 @@ class Study:
         setting: name of the split that is not varied.
         split: the split.
         axes: what is varied; nothing where the methods are what differs.
+        further: settings and splits in which the methods are compared as well.
     """
 
     name: str
@@ -74,11 +75,13 @@ class Study:
     setting: str
     split: ClassSplit
     axes: tuple[Axis, ...] = ()
+    further: Mapping[str, ClassSplit] = field(default_factory=dict)
 
     @property
     def points(self) -> dict[str, Point]:
         """Every point once, by the setting of its jobs."""
         points = [point for axis in self.axes for point in axis.points] or [Point(0, self.setting, self.split)]
+        points += [Point(0, setting, split) for setting, split in self.further.items()]
         return {point.setting: point for point in points}
 
 
@@ -106,7 +109,10 @@ def make_study(name: str, tasks: TaskSet, setting: str, split: ClassSplit) -> St
         return Study(name, ("uniot",), (), setting, split, _hyper_parameters(setting, split))
     if name == "beyond":
         methods = ("uniot", uniot_universal.INFO.name, *(info.name for info in uniot_universal.VARIANTS))
-        return Study(name, methods, (), setting, split)
+        # It is about being universal: where the split is a published one, so are the others.
+        published = {} if tasks.published is None else tasks.splits([])
+        further = {other: classes for other, classes in published.items() if other != setting}
+        return Study(name, methods, (), setting, split, further=further if setting in published else {})
     raise SettingsError(f"there is no study called {name!r}. Take one of: {', '.join(STUDIES)}.")
 
 

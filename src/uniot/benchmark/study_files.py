@@ -11,7 +11,7 @@ from typing import Any
 
 from uniot.benchmark.reported import paper_tables
 from uniot.benchmark.results import SCORES, Result
-from uniot.benchmark.score_grid import Cell, ScoreGrid
+from uniot.benchmark.score_grid import ScoreGrid
 from uniot.benchmark.studies import Axis, Study
 from uniot.benchmark.tables import method_title
 from uniot.data.published_set import BenchmarkSet
@@ -29,6 +29,7 @@ class Finding:
     Attributes:
         axis: what was varied; empty where the methods are what differs.
         value: of it.
+        setting: that the jobs have.
         method: its name.
         score: its name.
         mean: in per cent; None where a task has no score.
@@ -40,6 +41,7 @@ class Finding:
 
     axis: str
     value: float | None
+    setting: str
     method: str
     score: str
     mean: float | None
@@ -59,7 +61,7 @@ def study_findings(study: Study, results: Sequence[Result], published: Benchmark
     """
     findings = []
     for axis in study.axes or (None,):
-        for value, setting in [(None, study.setting)] if axis is None else [(p.value, p.setting) for p in axis.points]:
+        for value, setting in [(None, name) for name in study.points] if axis is None else _places(axis):
             here = [result for result in results if result.setting == setting]
             tasks = list(dict.fromkeys(result.task for result in here))
             is_papers = axis is None and published is not None and setting == paper_tables().setting
@@ -67,8 +69,25 @@ def study_findings(study: Study, results: Sequence[Result], published: Benchmark
                 grid = ScoreGrid(here, score, tasks, published if is_papers else None)
                 for method in dict.fromkeys(result.method for result in here):
                     cell = grid.cells(method)[-1]
-                    findings.append(_finding("" if axis is None else axis.name, value, method, score, cell))
+                    findings.append(
+                        Finding(
+                            "" if axis is None else axis.name,
+                            value,
+                            setting,
+                            method,
+                            score,
+                            cell.mean,
+                            cell.deviation,
+                            cell.n_seeds,
+                            cell.n_failed,
+                            cell.reported,
+                        )
+                    )
     return findings
+
+
+def _places(axis: Axis) -> list[tuple[float, str]]:
+    return [(point.value, point.setting) for point in axis.points]
 
 
 def write_study(out: Path, study: Study, findings: Sequence[Finding]) -> list[Path]:
@@ -91,10 +110,6 @@ def write_study(out: Path, study: Study, findings: Sequence[Finding]) -> list[Pa
             _draw_methods(figure, list(methods), findings)
             written += save_figure(figure, out / "figures", study.name)
     return written
-
-
-def _finding(axis: str, value: float | None, method: str, score: str, cell: Cell) -> Finding:
-    return Finding(axis, value, method, score, cell.mean, cell.deviation, cell.n_seeds, cell.n_failed, cell.reported)
 
 
 def _rounded(finding: Finding) -> dict[str, str]:
@@ -129,9 +144,14 @@ def _draw_axis(figure: Any, axis: Axis, findings: Sequence[Finding]) -> None:
 
 
 def _draw_methods(figure: Any, methods: Sequence[str], findings: Sequence[Finding]) -> None:
-    """A panel for each score; a dot for each method with its deviation, and a mark where the paper has it."""
-    for place, panel in enumerate(figure.subplots(1, len(_DRAWN), sharey=True, squeeze=False)[0]):
-        bars = {one.method: one for one in findings if one.score == _DRAWN[place] and one.mean is not None}
+    """A panel for each score, or for each setting; a dot for each method, and a mark where the paper has it."""
+    settings = list(dict.fromkeys(one.setting for one in findings))
+    several = len(settings) > 1
+    panels = [(setting, "h") for setting in settings] if several else [(settings[0], score) for score in _DRAWN]
+    drawn = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
+    for panel, (setting, score) in zip(drawn, panels, strict=True):
+        here = [one for one in findings if (one.setting, one.score) == (setting, score) and one.mean is not None]
+        bars = {one.method: one for one in here}
         rows = [row for row, method in enumerate(methods) if method in bars]
         shown = [bars[methods[row]] for row in rows]
         panel.errorbar(
@@ -149,7 +169,7 @@ def _draw_methods(figure: Any, methods: Sequence[str], findings: Sequence[Findin
             marks = {"marker": "|", "s": 60, "color": "#c98a1b", "label": "paper (fine-tuned)", "zorder": 3}
             panel.scatter(*zip(*reported, strict=True), **marks)
         panel.set_yticks(range(len(methods)), [method_title(method) for method in methods])
-        panel.set_xlabel(f"{SCORES[_DRAWN[place]]}, %")
+        panel.set_xlabel(f"{setting}, %" if several else f"{SCORES[score]}, %")
         panel.grid(axis="y", color="#e3e8ea", linewidth=0.6)
     panel.invert_yaxis()
     _legend(figure, panel)

@@ -59,7 +59,12 @@ def adapt(
         int | None, typer.Option(help="Decides every random choice; 0 unless --settings says otherwise.")
     ] = None,
     steps: Annotated[int | None, typer.Option(help="Training steps; chosen by the target's size.")] = None,
-    method: Annotated[str | None, typer.Option(help="Which method trains; `uniot methods` lists them; uniot.")] = None,
+    method: Annotated[
+        str | None, typer.Option(help="One of those that `uniot methods` lists; uniot-universal.")
+    ] = None,
+    forget_target: Annotated[
+        bool, typer.Option("--forget-target", help="Keep no target sample to compare new ones with.")
+    ] = False,
     private_classes: Annotated[int | None, typer.Option(help="Groups among the unknown, where you know it.")] = None,
     settings: Annotated[Path | None, typer.Option(help="A settings.toml, for instance of another run.")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace another run in the folder.")] = False,
@@ -128,6 +133,7 @@ def adapt(
         "method": method,
         "n_private_classes": private_classes,
         "checkpoint_every": checkpoint_every,
+        "store_target": False if forget_target else None,
     }
     of_images = {
         "backbone": backbone,
@@ -158,7 +164,8 @@ def adapt(
     processes = start_processes(_devices(devices), nodes, images.precision)
     leads = processes.rank == 0
     if leads:
-        _warn_of_too_few_steps(chosen)
+        trains_network = chosen.backbone != "none" or (are_images and images.fine_tune != "none")
+        _warn_of_steps(chosen, trains_network=trains_network)
     with ExitStack() as stack:
         if leads:
             stack.enter_context(only_one_writer(out))
@@ -216,7 +223,16 @@ def _settings(
     return Settings.checked(**values), ImageSettings.checked(**image_values)
 
 
-def _warn_of_too_few_steps(settings: Settings) -> None:
+def _warn_of_steps(settings: Settings, *, trains_network: bool) -> None:
+    """Of steps that are too few, or that are not taken."""
+    from uniot.methods import method_info
+
+    if settings.steps and method_info(settings.method).is_closed_form and not trains_network:
+        typer.echo(
+            f"Warning: {settings.method} trains nothing but a backbone, with --fine-tune, so that {settings.steps} "
+            "steps have no effect. UniOT as published trains on embeddings too: --method uniot.",
+            err=True,
+        )
     first = settings.detection_start + 2  # the method counts from zero, and begins after that step
     if settings.method == "uniot" and settings.steps is not None and settings.steps < first:
         typer.echo(

@@ -30,7 +30,9 @@ def benchmark(
     out: Annotated[Path, typer.Option(help="Folder for the results. A benchmark in it goes on.")],
     methods: Annotated[
         str | None,
-        typer.Option(help="Separated by commas, see `uniot methods`; or `all`. uniot,source-only, or the study's."),
+        typer.Option(
+            help="By commas, see `uniot methods`; or `all`. uniot-universal,uniot,source-only, or the study's."
+        ),
     ] = None,
     study: Annotated[
         str | None,
@@ -106,7 +108,7 @@ def benchmark(
 
     Every job is a method, setting, task and seed. Stopped in any way, the same command goes on from there.
 
-    Example: `uniot benchmark office31 --methods uniot,source-only --features features.npz --out results/`
+    Example: `uniot benchmark office31 --methods uniot-universal,dance --features features.npz --out results/`
     """
     from rich.console import Console
 
@@ -165,7 +167,7 @@ def _methods(text: str | None, study: Study | None) -> list[str]:
     from uniot.methods import METHODS
 
     if text is None:
-        return ["uniot", "source-only"] if study is None else list(study.methods)
+        return ["uniot-universal", "uniot", "source-only"] if study is None else list(study.methods)
     return list(METHODS) if text.strip() == "all" else _words(text)
 
 

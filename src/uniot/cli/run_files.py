@@ -19,6 +19,7 @@ _RUN_FILES = (
     "predictions.csv",
     "predictions.parquet",
     "history.csv",
+    "contents.txt",
     "metrics.json",
     "skipped.csv",
     "duplicates.csv",

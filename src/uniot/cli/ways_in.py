@@ -220,6 +220,8 @@ def open_reading(strict: bool, store: Path | None, workers: int | None, stack: E
 
 def show(found: Found, out: Path, begin: Beginning, *, was_finished: bool) -> None:
     """What came out of a run, and what is next."""
+    from uniot.run_contents import stored_target
+
     model, screen = found.model, console()
     if was_finished:
         screen.print(f"{out} is already finished; nothing was trained.")
@@ -236,6 +238,9 @@ def show(found: Found, out: Path, begin: Beginning, *, was_finished: bool) -> No
     if begin.names is not None:
         screen.print(_told_of_names(found, begin.names))
     screen.print(f"{verdict(model.target)} Every answer is in {out / 'predictions.csv'}.")
+    kept = stored_target(model)
+    if kept:
+        screen.print(kept)
     new = "photo.jpg" if found.images is not None else "new.npz"
     following = [f"uniot report {out} (a page to look at)", f"uniot predict {out} {new}"]
     if model.groups.n_groups:

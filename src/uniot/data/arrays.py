@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -100,3 +102,13 @@ def as_labels(values: Any, name: str) -> np.ndarray:
     if array.dtype.kind not in "Uiufb":
         raise DataError(f"{name} has dtype {array.dtype}. Give text or whole numbers.")
     return array if array.dtype.kind == "U" else array.astype(np.int64)
+
+
+def is_row_of(rows: Tensor, others: Tensor) -> np.ndarray:
+    """Whether each row (n, …) is among the others (m, …), bit by bit, (n,)."""
+    present = set(_digests(others))
+    return np.array([digest in present for digest in _digests(rows)], dtype=bool)
+
+
+def _digests(rows: Tensor) -> Iterator[bytes]:
+    return (hashlib.blake2b(row.data, digest_size=16).digest() for row in rows.contiguous().numpy())

@@ -33,17 +33,20 @@ class SeenTarget:
     """Some samples of the target, as the counting sees them.
 
     Attributes:
-        embeddings: (n, d) unit rows of the space before the projection. The projection has pulled the known classes
-            together and nothing else, so scales of known and unknown classes can be compared only before it.
+        embeddings: (n, d) unit rows of a space in which known and unknown classes have one scale. Where a projection
+            was trained that is the space before it: it has pulled the known classes together and nothing else.
         prototypes: learnt cluster prototype nearest to each, (n,); None where the method learns none.
         known: whether the sample was called known, (n,).
         nearest: index of its nearest source class, (n,).
+        least_part: how large a private group is at least, as a part of the median known one; smaller ones are taken for
+            stray samples of known classes.
     """
 
     embeddings: np.ndarray
     prototypes: np.ndarray | None
     known: np.ndarray
     nearest: np.ndarray
+    least_part: float = 0.0
 
     def __len__(self) -> int:
         return len(self.known)
@@ -127,6 +130,7 @@ class _Draw:
         self.prototypes = None if target.prototypes is None else target.prototypes[rows]
         self.known = target.known[rows]
         self.nearest = target.nearest[rows]
+        self.least_part = target.least_part
         self.cosine_distance = np.clip(1 - self.embeddings @ self.embeddings.T, 0, None)
         np.fill_diagonal(self.cosine_distance, 0)
 
@@ -152,8 +156,10 @@ class _Draw:
     def private(self, groups: np.ndarray) -> int:
         """Groups most of whose members are unknown."""
         sizes = np.bincount(groups)
-        unknown = np.bincount(groups[~self.known], minlength=len(sizes))
-        return int(((unknown > sizes / 2) & (sizes >= _FEWEST_MEMBERS)).sum())
+        is_private = np.bincount(groups[~self.known], minlength=len(sizes)) > sizes / 2
+        known_sizes = sizes[~is_private & (sizes >= _FEWEST_MEMBERS)]
+        fewest = max(_FEWEST_MEMBERS, self.least_part * np.median(known_sizes)) if len(known_sizes) else _FEWEST_MEMBERS
+        return int((is_private & (sizes >= fewest)).sum())
 
 
 def _by_known_classes(draw: _Draw) -> float:

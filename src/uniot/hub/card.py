@@ -9,20 +9,25 @@ from collections.abc import Iterable, Mapping
 from uniot import __version__
 from uniot.data.text import as_utf8
 from uniot.evaluation import SCORE_MEANINGS
+from uniot.methods import method_info
 from uniot.model import AdaptedModel
 
 _TAGS = ("uniot", "domain-adaptation", "universal-domain-adaptation", "optimal-transport")
-_SHOWN_SETTINGS = ("steps", "batch_size", "feature_size", "epsilon", "marginal_penalty", "seed")
+_OF_TRAINING = ("steps", "batch_size", "feature_size", "epsilon", "marginal_penalty")
 _LIMITS = """\
-- Every sample is judged on its own, by the transport that was solved for one target: known is what would carry at least
-  the mean mass of a row there. For a collection from yet another place, adapt anew.
+- Every sample is judged on its own, by a rule that was found on one target. For a collection from yet another place,
+  adapt anew.
 - Unknown means unlike the classes above as they looked in that target. A sample of one of them that looks otherwise may
   be called unknown, and something new that resembles one may be called known.
 - The groups of unknown samples are numbers without names, found by clustering.
 - The confidence says on which side of the border a sample lies, which is at one half, and how far from it. It is not
   the chance of being right.
-- No sample of either collection is in these files, nor an answer for one. Means over the target are: the class mass,
-  the cluster prototypes and the centres of the groups, of which that of a group of one sample is its feature."""
+- No sample of either collection is in these files, nor an answer for one. Means over the target are: its middle, the
+  class mass and the cluster prototypes, as far as the method has them, and the centres of the groups, of which that of
+  a group of one sample is its feature."""
+_WITHOUT_NEIGHBOURS = """\
+- The run itself compares a sample with its neighbours in the target, which is not shared. Here a sample is judged by
+  itself alone, with a border of its own, and less well."""
 
 
 def model_card(
@@ -41,9 +46,9 @@ def model_card(
         _header(model, licence),
         f"# {title}",
         f"Gives {_kind(model)} one of {len(model.classes)} labels, or calls them {json.dumps(model.unknown)} and puts "
-        f"them into one of {model.groups.n_groups} groups. It was adapted by optimal transport from a labelled "
-        "collection to an unlabelled one from elsewhere, of which nobody knew which of the classes it held and what "
-        "else: universal domain adaptation.",
+        f"them into one of {model.groups.n_groups} groups. {method_info(model.settings.method).title} adapted it from "
+        "a labelled collection to an unlabelled one from elsewhere, of which nobody knew which of the classes it held "
+        "and what else: universal domain adaptation.",
         "## Use",
         _install(model),
         _commands(model, repository),
@@ -58,7 +63,8 @@ def model_card(
         rows = [(name, f"{100 * value:.1f}", SCORE_MEANINGS[name]) for name, value in scores.items()]
         parts += ["## Scores", "On the target that the run was made for; in percent."]
         parts += [_table(("score", "value", "meaning"), rows)]
-    parts += ["## Limits", _LIMITS, f"Made with uniot {__version__}."]
+    limits = [_LIMITS, _WITHOUT_NEIGHBOURS] if "target" in model.method.rule_state()[0] else [_LIMITS]
+    parts += ["## Limits", "\n".join(limits), f"Made with uniot {__version__}."]
     return as_utf8("\n\n".join(parts)) + "\n"
 
 
@@ -102,7 +108,8 @@ def _settings(model: AdaptedModel) -> dict[str, object]:
         shown = {"backbone": model.reader.settings.backbone, "fine_tune": model.reader.settings.fine_tune}
     elif model.settings.backbone != "none":
         shown = {"backbone": model.settings.backbone}
-    return shown | {name: getattr(model.settings, name) for name in _SHOWN_SETTINGS}
+    names = ("method", *(_OF_TRAINING if model.settings.steps else ()), "seed")
+    return shown | {name: getattr(model.settings, name) for name in names}
 
 
 def _table(header: tuple[str, ...], rows: Iterable[tuple[object, ...]]) -> str:

@@ -114,7 +114,7 @@ def pull(
 
 
 def without_data(model: AdaptedModel) -> AdaptedModel:
-    """A model that decides the same and holds no sample of whoever made it.
+    """A model that holds no sample of whoever made it, and decides the same as far as it can without.
 
     Gone are the answers and features of the target, the features in the queue, and the path of the weights. Left are
     means over the target: class mass, cluster prototypes, centres of groups (that of a group of one sample is its

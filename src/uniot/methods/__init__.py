@@ -4,6 +4,7 @@ from uniot.methods.decision import Decision
 from uniot.methods.method import Batch, Losses, Method, MethodInfo, MethodOptions
 from uniot.methods.registry import METHODS, create_method, method_info, register
 from uniot.methods.uniot import UniOTMethod
+from uniot.methods.uniot_universal import UniversalMethod
 
 __all__ = [
     "METHODS",
@@ -14,6 +15,7 @@ __all__ = [
     "MethodInfo",
     "MethodOptions",
     "UniOTMethod",
+    "UniversalMethod",
     "create_method",
     "method_info",
     "register",

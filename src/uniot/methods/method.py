@@ -69,7 +69,12 @@ class Method(Protocol):
     """A method: weights, a loss, what happens before and after a step, and a rule that decides in the end.
 
     A method is a `torch.nn.Module` as well.
+
+    Attributes:
+        has_own_space: whether it decides in a space that `learn_space` finds. Private classes are counted there.
     """
+
+    has_own_space: bool
 
     @property
     def backbone(self) -> nn.Module:
@@ -97,13 +102,19 @@ class Method(Protocol):
         ...
 
     def learn_space(
-        self, source: Tensor, classes: Tensor, target: Callable[[], Tensor], generator: torch.Generator
+        self,
+        source: Tensor,
+        classes: Tensor,
+        in_target: Tensor,
+        target: Callable[[], Tensor],
+        generator: torch.Generator,
     ) -> None:
         """Sees features of both domains after the last step, for a method that decides in a space of its own.
 
         Args:
             source: of labelled samples, as many of each class as there are or as are enough, (m, d).
             classes: class index of each, (m,).
+            in_target: whether each is a sample of the target that somebody labelled, (m,).
             target: gives the features of the whole target, (n, d), in every process.
             generator: source of all randomness.
         """
@@ -156,8 +167,15 @@ class Method(Protocol):
 class FeaturesAsTheyAre:
     """Of a method that decides by the features that it trains."""
 
+    has_own_space = False
+
     def learn_space(
-        self, source: Tensor, classes: Tensor, target: Callable[[], Tensor], generator: torch.Generator
+        self,
+        source: Tensor,
+        classes: Tensor,
+        in_target: Tensor,
+        target: Callable[[], Tensor],
+        generator: torch.Generator,
     ) -> None:
         """There is no other space."""
 

@@ -9,7 +9,7 @@ Where a network is trained as well, UniOT's losses train it (Eq. 15), and its em
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, fields, replace
+from dataclasses import fields, replace
 from typing import Any
 
 import torch
@@ -23,7 +23,7 @@ from uniot.methods.method import Batch, Losses, MethodInfo, MethodOptions, uncha
 from uniot.methods.uniot import UniOTMethod
 from uniot.settings import Settings
 from uniot.transport import Shards
-from uniot.universal import Border, Metric, Neighbours, find_border, fit_metric
+from uniot.universal import Borders, Metric, Neighbours, find_border, fit_metric
 
 # So many target samples are enough to see how classes vary.
 _MOST_ROWS = 20_000
@@ -55,12 +55,13 @@ class UniversalOptions(MethodOptions):
 class UniversalMethod(nn.Module):
     """A metric, the neighbourhoods of the target and a border, all found after the training, if there is one."""
 
+    has_own_space = True
     metric: Metric | None = None
     """Where the classes are; None before the end of the training."""
     neighbours: Neighbours | None = None
     """The target in that space; None where it is not kept."""
-    border: Border
-    border_alone: Border
+    borders: Borders
+    borders_alone: Borders
 
     def __init__(
         self,
@@ -116,9 +117,14 @@ class UniversalMethod(nn.Module):
 
     @torch.no_grad()
     def learn_space(
-        self, source: Tensor, classes: Tensor, target: Callable[[], Tensor], generator: torch.Generator
+        self,
+        source: Tensor,
+        classes: Tensor,
+        in_target: Tensor,
+        target: Callable[[], Tensor],
+        generator: torch.Generator,
     ) -> None:
-        """Finds the metric, and keeps the target in it; then the border, with neighbours and without."""
+        """Finds the metric, and keeps the target in it; then the borders, with neighbours and without."""
         embeddings, options = target(), self.options
         n_neighbours = self._n_neighbours(len(embeddings))
         some = torch.randperm(len(embeddings), generator=generator)[:_MOST_ROWS].sort().values
@@ -126,6 +132,7 @@ class UniversalMethod(nn.Module):
             source,
             classes,
             embeddings[some],
+            in_target=in_target,
             n_classes=self.n_classes,
             n_neighbours=n_neighbours,
             width=options.width,
@@ -136,19 +143,39 @@ class UniversalMethod(nn.Module):
         )
         self.neighbours = None
         alone = self.adapted(embeddings)
-        self.border = self.border_alone = self._border_of(alone)
+        named = source[in_target], classes[in_target], _mostly(in_target, classes, self.n_classes)
+        self.borders = self.borders_alone = self._borders_of(alone, *named)
         if options.n_neighbours != 0:
             # As they will be read back from a file.
             self.neighbours = Neighbours(alone.half().float(), n_neighbours)
-            self.border = self._border_of(self.adapted(embeddings))
+            self.borders = self._borders_of(self.adapted(embeddings), *named)
 
     def _n_neighbours(self, n_target: int) -> int:
         """As many as asked for; a target that is not averaged is whitened by neighbourhoods all the same."""
         by_size = min(max(_FEWEST, round(n_target / _PART_OF_TARGET)), _MOST)
         return min(self.options.n_neighbours or by_size, max(1, n_target // _MOST_OF_TARGET))
 
-    def _border_of(self, adapted: Tensor) -> Border:
-        return find_border(self._cosines(adapted).max(dim=1).values, estimates_share=self.options.estimates_share)
+    def _borders_of(self, adapted: Tensor, named: Tensor, classes: Tensor, from_target: Tensor) -> Borders:
+        """Of classes that were learnt from the source, and of those that were learnt from samples of the target.
+
+        To the latter all target samples are more similar: nothing lies between the domains. What level their samples
+        reach is known.
+
+        Args:
+            adapted: the target, (n, p).
+            named: features of its samples that have a label, (m, d).
+            classes: class index of each, (m,).
+            from_target: which classes were learnt from the target, (c,).
+        """
+        cosines, found = self._cosines(adapted), Borders.none(self.n_classes)
+        of_named = self._cosines(self.adapted(named)).gather(1, classes[:, None])[from_target[classes]]
+        for kind, level in ((~from_target, None), (from_target, of_named.median() if len(of_named) else None)):
+            if kind.any():
+                similarity = cosines[:, kind].max(dim=1).values
+                given = None if level is None else float(level)
+                border = find_border(similarity, level=given, estimates_share=self.options.estimates_share)
+                found = found.with_border(border, kind)
+        return found
 
     @torch.no_grad()
     def adapted(self, features: Tensor, *, labelled: bool = False) -> Tensor:
@@ -168,25 +195,24 @@ class UniversalMethod(nn.Module):
 
     def decide(self, features: Tensor) -> Decision:
         """Known from the border on; a share grows with the cosine to its class."""
-        cosines, border = self._cosines(features), self.border
-        shares = ((cosines - border.border) / (_SOFTNESS * border.level)).clamp_max(500).exp()
-        return Decision(shares, cosines.max(dim=1).values >= border.border)
+        above = (self._cosines(features) - self.borders.border) / (_SOFTNESS * self.borders.level)
+        return Decision(above.clamp_max(500).exp(), above.max(dim=1).values >= 0)
 
     def rule_state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """The metric, the target in it and the borders."""
         tensors = {part.name: getattr(self.learnt(), part.name) for part in fields(Metric)}
-        about: dict[str, Any] = {"border": asdict(self.border), "border_alone": asdict(self.border_alone)}
+        tensors |= {"borders": self.borders.rows, "borders_alone": self.borders_alone.rows.clone()}
         if self.neighbours is not None:
             tensors |= {
                 "target": self.neighbours.rows.half(),
                 "neighbourhoods": self.neighbours.of_stored.to(torch.int32),
             }
-        return tensors, about
+        return tensors, {}
 
     def load_rule_state(self, tensors: Mapping[str, Tensor], about: Mapping[str, Any]) -> None:
         """Takes back metric, target and borders."""
         self.metric = Metric(**{part.name: tensors[part.name] for part in fields(Metric)})
-        self.border, self.border_alone = Border(**about["border"]), Border(**about["border_alone"])
+        self.borders, self.borders_alone = Borders(tensors["borders"]), Borders(tensors["borders_alone"])
         self.neighbours = None
         if "target" in tensors:
             known = tensors["neighbourhoods"].long()
@@ -194,7 +220,7 @@ class UniversalMethod(nn.Module):
 
     def forget_samples(self) -> None:
         """Removes the target. From then on a sample is judged by itself alone, with the border for that."""
-        self.neighbours, self.border = None, self.border_alone
+        self.neighbours, self.borders = None, self.borders_alone
         if self.trainer is not None:
             self.trainer.forget_samples()
 
@@ -214,6 +240,12 @@ class UniversalMethod(nn.Module):
         if self.metric is None:
             raise SettingsError("this method has not been trained to its end. Train it first.")
         return self.metric
+
+
+def _mostly(chosen: Tensor, classes: Tensor, n_classes: int) -> Tensor:
+    """Of which classes more than half of the samples are chosen, (c,)."""
+    sizes = torch.bincount(classes, minlength=n_classes)
+    return torch.bincount(classes[chosen], minlength=n_classes) > sizes / 2
 
 
 INFO = MethodInfo(

@@ -2,6 +2,6 @@
 
 from uniot.universal.metric import Metric, fit_metric
 from uniot.universal.neighbours import Neighbours
-from uniot.universal.share import Border, find_border
+from uniot.universal.share import Border, Borders, find_border
 
-__all__ = ["Border", "Metric", "Neighbours", "find_border", "fit_metric"]
+__all__ = ["Border", "Borders", "Metric", "Neighbours", "find_border", "fit_metric"]

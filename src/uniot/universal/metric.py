@@ -43,6 +43,7 @@ def fit_metric(
     classes: Tensor,
     target: Tensor,
     *,
+    in_target: Tensor,
     n_classes: int,
     n_neighbours: int,
     width: int,
@@ -61,6 +62,7 @@ def fit_metric(
         source: embeddings, (n, d), of any scale.
         classes: class index of each, (n,); every class has a sample.
         target: embeddings, (m, d).
+        in_target: whether each labelled sample is one of the target's, (n,); such a one has the target's centre.
         n_classes: source classes c.
         n_neighbours: that make a neighbourhood.
         width: directions p that are kept at most.
@@ -70,11 +72,12 @@ def fit_metric(
         whitens: whether directions are divided at all.
     """
     source, target = F.normalize(source.float(), dim=1), F.normalize(target.float(), dim=1)
-    source_centre, target_centre = _class_means(source, classes, n_classes).mean(dim=0), target.mean(dim=0)
+    target_centre = target.mean(dim=0)
+    source_centre = _middle_of_classes(source[~in_target], classes[~in_target], otherwise=target_centre)
     if not own_centres:
         source_centre = (source_centre + target_centre) / 2
         target_centre = source_centre.clone()
-    source, target = source - source_centre, target - target_centre
+    source, target = source - torch.where(in_target[:, None], target_centre, source_centre), target - target_centre
     basis = _leading_directions(
         torch.cat([source / len(source) ** 0.5, target / len(target) ** 0.5]), min(width, source.shape[1]), generator
     )
@@ -83,7 +86,16 @@ def fit_metric(
         scale = _inverse_root(_scatter_within(source, classes, target, n_classes, n_neighbours), shrinkage)
         basis, source = basis @ scale, source @ scale
     means = _class_means(source, classes, n_classes)
-    return Metric(source_centre, target_centre, basis, F.normalize(means - means.mean(dim=0), dim=1))
+    middle = _middle_of_classes(source[~in_target], classes[~in_target], otherwise=torch.zeros_like(means[0]))
+    return Metric(source_centre, target_centre, basis, F.normalize(means - middle, dim=1))
+
+
+def _middle_of_classes(rows: Tensor, classes: Tensor, *, otherwise: Tensor) -> Tensor:
+    """Mean of the means of the classes that have rows."""
+    if not len(rows):
+        return otherwise
+    present, index = classes.unique(return_inverse=True)
+    return _class_means(rows, index, len(present)).mean(dim=0)
 
 
 def _class_means(rows: Tensor, classes: Tensor, n_classes: int) -> Tensor:

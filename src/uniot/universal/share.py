@@ -43,15 +43,52 @@ class Border:
     share: float
 
 
-def find_border(similarity: Tensor, *, estimates_share: bool = True) -> Border:
+@dataclass(frozen=True)
+class Borders:
+    """A border for each class.
+
+    Attributes:
+        rows: level, border and share of each, (3, c), double precision.
+    """
+
+    rows: Tensor
+
+    @classmethod
+    def none(cls, n_classes: int) -> Borders:
+        """Of classes that have none yet: everything is known."""
+        return cls(torch.tensor([1.0, _NO_BORDER, 0.0], dtype=torch.float64)[:, None].repeat(1, n_classes))
+
+    def with_border(self, border: Border, of: Tensor) -> Borders:
+        """With this border for some of the classes, (c,)."""
+        values = torch.tensor([border.level, border.border, border.share], dtype=torch.float64)
+        return Borders(torch.where(of, values[:, None], self.rows))
+
+    @property
+    def level(self) -> Tensor:
+        """Similarity that samples of each class reach, (c,)."""
+        return self.rows[0]
+
+    @property
+    def border(self) -> Tensor:
+        """Similarity to each class from which on a sample is known, (c,)."""
+        return self.rows[1]
+
+    @property
+    def share(self) -> Tensor:
+        """Part of the target that is of no class of this kind, (c,)."""
+        return self.rows[2]
+
+
+def find_border(similarity: Tensor, *, level: float | None = None, estimates_share: bool = True) -> Border:
     """The border for target samples with these similarities to their nearest class.
 
     Args:
         similarity: (n,), cosines.
+        level: that common samples reach, where it is known; read off the similarities if None.
         estimates_share: whether the private share is fitted; otherwise it is one half.
     """
     values = similarity.double()
-    level = max(float(values.quantile(_LEVEL_QUANTILE)), _LEAST_LEVEL)
+    level = max(float(values.quantile(_LEVEL_QUANTILE)) if level is None else level, _LEAST_LEVEL)
     private, common = _densities(values / level, level)
     share = 0.5
     if estimates_share:

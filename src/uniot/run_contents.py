@@ -1,0 +1,77 @@
+"""What the files of a run hold of whose data, and how much: for whoever keeps a run folder or gives it away."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping
+
+from torch import Tensor
+
+from uniot.model import AdaptedModel
+
+_WIDTH, _INDENT = 100, 22
+
+
+def contents_text(model: AdaptedModel, rule: Mapping[str, Tensor], features: Mapping[str, Tensor]) -> str:
+    """A text of some lines.
+
+    Args:
+        model: what is saved.
+        rule: tensors that its method decides with.
+        features: tensors that the report and the labelling page look at.
+    """
+    n_target, n_source = len(model.target), len(model.source.rows)
+    parts = [
+        ("predictions.csv", "the answer for each target sample, under its name"),
+        ("settings.toml", "every setting, and where the collections lay"),
+        ("model.safetensors", f"{_size(rule)} for the rule that decides; {_of_samples(rule)}"),
+        (
+            "features.safetensors",
+            f"{_size(features)}: adapted features, in half precision, of {n_target} target samples and {n_source} "
+            "labelled ones, for the report and the labelling page; `uniot predict` does not look at them",
+        ),
+    ]
+    if model.history.rows:
+        parts.append(("history.csv", "losses step by step"))
+    if model.reader is not None:
+        parts += [("backbone.safetensors", "the network that reads images"), ("images.json", "where the images lay")]
+    lines = [f"A run of {model.settings.method}: {len(model.classes)} classes, {n_target} target samples.", ""]
+    for name, what in parts:
+        lines += textwrap.wrap(what, _WIDTH, initial_indent=f"{name:{_INDENT}}", subsequent_indent=" " * _INDENT)
+    lines += ["", "No image and no embedding as it was given is in these files. `uniot push` shares no single sample."]
+    return "\n".join(lines) + "\n"
+
+
+def stored_target(model: AdaptedModel) -> str:
+    """In a sentence, what of the target new samples are compared with; empty where it is nothing."""
+    rule = model.method.rule_state()[0]
+    if "target" not in rule:
+        return ""
+    return (
+        f"New samples will be compared with these {len(rule['target'])}, which the run keeps for that "
+        f"({_size(_samples_in(rule))}; --forget-target leaves them out)."
+    )
+
+
+def _of_samples(rule: Mapping[str, Tensor]) -> str:
+    if "target" not in rule:
+        return "no sample is in it"
+    target, nearest = rule["target"], rule["neighbourhoods"]
+    return (
+        f"{_size(_samples_in(rule))} of that is {len(target)} target samples, {target.shape[1]} "
+        f"numbers each in half precision, and which {nearest.shape[1]} are nearest to each; store_target = false "
+        "leaves them out"
+    )
+
+
+def _samples_in(rule: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name: rule[name] for name in ("target", "neighbourhoods")}
+
+
+def _size(tensors: Mapping[str, Tensor]) -> str:
+    n_bytes = float(sum(tensor.nbytes for tensor in tensors.values()))
+    for unit in ("bytes", "kB", "MB"):
+        if n_bytes < 1000:
+            return f"{n_bytes:.0f} {unit}" if unit == "bytes" else f"{n_bytes:.3g} {unit}"
+        n_bytes /= 1000
+    return f"{n_bytes:.3g} GB"
