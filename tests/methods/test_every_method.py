@@ -16,7 +16,7 @@ from uniot import UniOT
 from uniot.data.toy import ToyDomains, make_toy_domains
 from uniot.evaluation import h_score
 from uniot.methods import METHODS
-from uniot.methods.uniot_universal import VARIANTS as UNIVERSAL_VARIANTS
+from uniot.methods.uniot_universal_variants import INFOS as UNIVERSAL_VARIANTS
 from uniot.methods.uniot_variants import INFOS as VARIANTS
 
 TOY = make_toy_domains(n_common=6, n_source_private=4, n_target_private=4, samples_per_class=20)

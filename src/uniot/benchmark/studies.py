@@ -13,7 +13,7 @@ from uniot.benchmark.planning import Options, plan_jobs
 from uniot.benchmark.protocol import TaskSet
 from uniot.data.published_set import ClassSplit
 from uniot.errors import SettingsError
-from uniot.methods import uniot_universal
+from uniot.methods import uniot_universal, uniot_universal_variants
 from uniot.methods.uniot_variants import INFOS
 
 _NUMBERS_OF_CLASSES = 6
@@ -108,7 +108,7 @@ def make_study(name: str, tasks: TaskSet, setting: str, split: ClassSplit) -> St
     if name == "sensitivity":
         return Study(name, ("uniot",), (), setting, split, _hyper_parameters(setting, split))
     if name == "beyond":
-        methods = ("uniot", uniot_universal.INFO.name, *(info.name for info in uniot_universal.VARIANTS))
+        methods = ("uniot", uniot_universal.INFO.name, *(info.name for info in uniot_universal_variants.INFOS))
         # It is about being universal: where the split is a published one, so are the others.
         published = {} if tasks.published is None else tasks.splits([])
         further = {other: classes for other, classes in published.items() if other != setting}

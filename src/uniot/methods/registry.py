@@ -21,6 +21,7 @@ from uniot.methods import (
     uan,
     uniot,
     uniot_universal,
+    uniot_universal_variants,
     uniot_variants,
 )
 from uniot.methods.method import Method, MethodInfo
@@ -31,7 +32,7 @@ METHODS: dict[str, MethodInfo] = {
     for info in (
         uniot.INFO,
         uniot_universal.INFO,
-        *uniot_universal.VARIANTS,
+        *uniot_universal_variants.INFOS,
         *uniot_variants.INFOS,
         source_only.INFO,
         dann.INFO,

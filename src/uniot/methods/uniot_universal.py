@@ -9,7 +9,7 @@ Where a network is trained as well, UniOT's losses train it (Eq. 15), and its em
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import fields, replace
+from dataclasses import fields
 from typing import Any
 
 import torch
@@ -257,38 +257,3 @@ INFO = MethodInfo(
     options=UniversalOptions,
     is_closed_form=True,
 )
-
-
-class _WithoutNeighbours(UniversalOptions):
-    n_neighbours: int | None = Field(0, ge=0, le=1000, description="That a sample is averaged with.")
-
-
-class _WithoutWhitening(UniversalOptions):
-    whitens: bool = Field(False, description="Whether directions that vary within classes count less.")
-
-
-class _WithoutCentres(UniversalOptions):
-    own_centres: bool = Field(False, description="Whether each domain is centred on its own middle.")
-
-
-class _WithoutShare(UniversalOptions):
-    estimates_share: bool = Field(False, description="Whether the private share is estimated; otherwise one half.")
-
-
-def _without(part: str, what: str, options: type[UniversalOptions]) -> MethodInfo:
-    return replace(
-        INFO,
-        name=f"{INFO.name}-without-{part}",
-        title=f"{INFO.title} without {what}",
-        rule="as UniOT universal",
-        options=options,
-    )
-
-
-VARIANTS = (
-    _without("neighbours", "neighbours", _WithoutNeighbours),
-    _without("whitening", "whitening", _WithoutWhitening),
-    _without("centres", "centres of its own", _WithoutCentres),
-    _without("share", "an estimated share", _WithoutShare),
-)
-"""With one part switched off, for an ablation."""
