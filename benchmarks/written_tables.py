@@ -56,6 +56,10 @@ def table(name: str) -> str:
         return settings("universal", "settings", "open-partial")
     if name == "settings-efficientnet":
         return settings("universal-efficientnet")
+    if name == "settings-beyond":
+        return settings("beyond")
+    if name == "number-of-classes":
+        return number_of_classes("universal", "universal-efficientnet")
     if name == "ablation":
         return whole("ablation", "h")
     kind, _, rest = name.partition("-")
@@ -117,6 +121,21 @@ def settings(first: str, *others: str) -> str:
     header = [["method", *names.values()], [":--", *["--:"] * len(names)]]
     rows = [[method_title(name), *(_spread(grid.cells(name)[-1]) for grid in grids.values())] for name in methods]
     return _pipes([*header, *rows])
+
+
+def number_of_classes(*names: str) -> str:
+    """How many private classes runs found, and how far off that is; means over tasks and seeds."""
+    published, rows = benchmark_set(DATASET), []
+    for name in names:
+        found = results(name)
+        for setting in dict.fromkeys(result.setting for result in found):
+            true = len(TaskSet.of_published(DATASET).splits([setting])[setting].target_private)
+            here = [result.n_groups for result in found if result.setting == setting and result.n_groups is not None]
+            off = [abs(number - true) for number in here]
+            backbone = next(result.backbone for result in found)
+            rows.append([backbone, setting, str(true), f"{sum(here) / len(here):.1f}", f"{sum(off) / len(off):.1f}"])
+        assert len(here) == 3 * len(published.tasks)
+    return _pipes([["features", "setting", "in truth", "found", "off by"], [":--", ":--", *["--:"] * 3], *rows])
 
 
 def study(name: str) -> str:
