@@ -128,14 +128,42 @@ def test_a_run_says_what_it_keeps_of_the_target(uniot: Callable, files: Path, tm
     command = ("adapt", files / "source.npz", files / "target.npz", "--out")
     kept, forgot = uniot(*command, tmp_path / "kept"), uniot(*command, tmp_path / "forgot", "--forget-target")
     assert "New samples will be compared with these 150, which the run keeps" in " ".join(kept.stdout.split())
-    assert "compared" not in forgot.stdout
+    assert "New samples will be judged each by itself, and somewhat less well" in " ".join(forgot.stdout.split())
     assert {path.name for path in (tmp_path / "kept").iterdir()} == FILES
     texts = [" ".join((tmp_path / name / "contents.txt").read_text().split()) for name in ("kept", "forgot")]
     # 150 rows of 32 numbers of two bytes, and a number of four bytes for each of 6 neighbours and the sample itself.
     assert f"{(150 * (32 * 2 + 7 * 4)) / 1000:.3g} kB of that is 150 target samples, 32 numbers each" in texts[0]
-    assert "for the rule that decides; no sample is in it" in texts[1]
+    assert "0 bytes of weights, " in texts[1]
+    assert "for the rule; no sample is in it" in texts[1]
     sizes = [(tmp_path / name / "model.safetensors").stat().st_size for name in ("kept", "forgot")]
     assert sizes[0] - sizes[1] > 13_000
+
+
+def test_names_of_all_rounds_are_gone_on_with(uniot: Callable, files: Path, toy: ToyDomains, tmp_path: Path) -> None:
+    np.savez(tmp_path / "target.npz", x=toy.x_target)
+    assert uniot("adapt", files / "source.npz", tmp_path / "target.npz", "--out", tmp_path / "run").code == 0
+    run, private = tmp_path / "run", sorted(set(toy.oracle_y_target) - set(toy.y_source))
+    for name in private:
+        rows = np.flatnonzero(toy.oracle_y_target == name)[:8]
+        lines = ["path,label,decision", *(f"{row},{name},named" for row in rows)]
+        (run / "labels.csv").write_text("\n".join(lines) + "\n")
+        done = uniot("adapt", "--continue", run)
+        assert done.code == 0, done.stderr
+        run = run.with_name(f"{run.name}-continued")
+    labels = read_answers(run / "predictions.csv").labels
+    assert set(labels.tolist()) >= set(private)
+    assert (labels == toy.oracle_y_target).mean() > 0.95
+    assert (run / "names.csv").read_text().count(",named") == 8 * len(private)
+
+
+def test_few_samples_and_what_forms_no_class_are_told(
+    uniot: Callable, files: Path, toy: ToyDomains, tmp_path: Path
+) -> None:
+    np.savez(tmp_path / "few.npz", x=toy.x_target[::5])
+    told = " ".join(
+        uniot("adapt", files / "source.npz", tmp_path / "few.npz", "--out", tmp_path / "run").stdout.split()
+    )
+    assert "Take care: 30 samples are few." in told
 
 
 def test_steps_that_are_not_taken_are_told(uniot: Callable, files: Path, tmp_path: Path) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Mapping
+from typing import cast
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from uniot.model import AdaptedModel
 
@@ -21,10 +22,11 @@ def contents_text(model: AdaptedModel, rule: Mapping[str, Tensor], features: Map
         features: tensors that the report and the labelling page look at.
     """
     n_target, n_source = len(model.target), len(model.source.rows)
+    weights = cast(nn.Module, model.method).state_dict()
     parts = [
         ("predictions.csv", "the answer for each target sample, under its name"),
         ("settings.toml", "every setting, and where the collections lay"),
-        ("model.safetensors", f"{_size(rule)} for the rule that decides; {_of_samples(rule)}"),
+        ("model.safetensors", f"{_size(weights)} of weights, {_size(rule)} for the rule; {_of_samples(rule)}"),
         (
             "features.safetensors",
             f"{_size(features)}: adapted features, in half precision, of {n_target} target samples and {n_source} "
@@ -38,19 +40,24 @@ def contents_text(model: AdaptedModel, rule: Mapping[str, Tensor], features: Map
     lines = [f"A run of {model.settings.method}: {len(model.classes)} classes, {n_target} target samples.", ""]
     for name, what in parts:
         lines += textwrap.wrap(what, _WIDTH, initial_indent=f"{name:{_INDENT}}", subsequent_indent=" " * _INDENT)
-    lines += ["", "No image and no embedding as it was given is in these files. `uniot push` shares no single sample."]
+    lines += [
+        "",
+        "No image and no embedding as it was given is in these files. `uniot push` shares a run without its samples.",
+    ]
     return "\n".join(lines) + "\n"
 
 
-def stored_target(model: AdaptedModel) -> str:
-    """In a sentence, what of the target new samples are compared with; empty where it is nothing."""
+def judged_by(model: AdaptedModel) -> str:
+    """In a sentence, what new samples will be compared with."""
     rule = model.method.rule_state()[0]
-    if "target" not in rule:
-        return ""
-    return (
-        f"New samples will be compared with these {len(rule['target'])}, which the run keeps for that "
-        f"({_size(_samples_in(rule))}; --forget-target leaves them out)."
-    )
+    if "target" in rule:
+        return (
+            f"New samples will be compared with these {len(rule['target'])}, which the run keeps for that "
+            f"({_size(_samples_in(rule))}; --forget-target leaves them out)."
+        )
+    if not model.settings.store_target:
+        return "New samples will be judged each by itself, and somewhat less well than these (--forget-target)."
+    return "New samples will be judged each by itself, by the same rule."
 
 
 def _of_samples(rule: Mapping[str, Tensor]) -> str:

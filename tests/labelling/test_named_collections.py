@@ -9,13 +9,13 @@ import pytest
 
 from uniot.data.image_files import ImageFile
 from uniot.errors import DataError
-from uniot.labelling import Names
+from uniot.labelling import Names, read_names, write_names
 from uniot.labelling.named_collections import named_embeddings, named_images, named_rows
 
 
 def names(**decided: tuple[str, str]) -> Names:
-    labels, decisions = zip(*decided.values(), strict=True)
-    return Names(list(decided), np.array(labels), np.array(decisions))
+    labels, decisions = zip(*decided.values(), strict=True) if decided else ((), ())
+    return Names(list(decided), np.array(labels, dtype=str), np.array(decisions, dtype=str))
 
 
 DECIDED = names(b=("teapot", "named"), d=("", "discarded"), a=("cup", "class"))
@@ -51,6 +51,21 @@ def test_names_of_another_target_are_refused():
         named_rows(["a", "d"], DECIDED)
 
 
-def test_discarding_alone_names_nothing():
+def test_discarding_alone_leaves_out_and_names_nothing():
+    found = named_rows(["c", "d"], names(d=("", "discarded")))
+    assert found.labelled.tolist() == []
+    assert found.kept.tolist() == [True, False]
+
+
+def test_nothing_decided_is_told():
     with pytest.raises(DataError, match="nothing has a name yet"):
-        named_rows(["d"], names(d=("", "discarded")))
+        named_rows(["d"], names())
+
+
+def test_later_decisions_join_earlier_ones_and_count_more(tmp_path):
+    both = names(a=("cup", "named"), b=("pen", "named")).followed_by(names(b=("", "discarded"), c=("tin", "class")))
+    write_names(tmp_path / "names.csv", both.lines())
+    for found in (both, read_names(tmp_path / "names.csv")):
+        assert found.names == ["a", "b", "c"]
+        assert found.labels.tolist() == ["cup", "", "tin"]
+        assert found.decisions.tolist() == ["named", "discarded", "class"]

@@ -103,6 +103,23 @@ def test_classes_that_were_named_in_the_target_join_those_of_the_source(n_named)
     assert min(level[name] for name in private[:n_named]) > max(level[name] for name in set(data.y_source))
 
 
+def test_a_class_that_was_confirmed_does_not_move_the_border_of_the_others():
+    data = draw("open-partial", seed=1)
+    before = fit(data)
+    confirmed = np.flatnonzero(data.oracle_y_target == "common-0")[:6]
+    x = np.concatenate([data.x_source, data.x_target[confirmed]])
+    after = UniOT(random_state=0).fit(x, np.append(data.y_source, ["common-0"] * 6), data.x_target)
+    borders = [model.model_.method.borders.border for model in (before, after)]
+    torch.testing.assert_close(*borders, rtol=0.03, atol=0)
+    others = np.isin(data.oracle_y_target, ["common-1", "common-2", "common-3"])
+    assert (after.labels_[others] == data.oracle_y_target[others]).mean() > 0.95
+    nearness = [
+        model.transform(data.x_target) @ model.model_.method.class_prototypes().numpy().T for model in (before, after)
+    ]
+    own = data.oracle_y_target == "common-0"
+    assert nearness[1][own, 0].mean() > nearness[0][own, 0].mean() + 0.02
+
+
 def test_a_source_that_is_the_target_is_learnt_from_it():
     data = draw("closed")
     model = UniOT(random_state=0).fit(data.x_target, data.oracle_y_target, data.x_target)

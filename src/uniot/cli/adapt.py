@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from uniot.cli.run_files import check_names, clear_run, finish_run
-from uniot.cli.ways_in import Beginning, from_embeddings, from_images, open_reading, show
+from uniot.cli.ways_in import BEGAN_WITH, Beginning, from_embeddings, from_images, open_reading, show
 from uniot.errors import DataError, RunFolderError, SettingsError
 
 if TYPE_CHECKING:
@@ -123,6 +123,7 @@ def adapt(
 
     Once groups have names: `uniot adapt --continue run/`
     """
+    from uniot.labelling import write_names
     from uniot.model_files import is_saved
     from uniot.processes import start_processes
     from uniot.run_folder import only_one_writer
@@ -185,6 +186,8 @@ def adapt(
         if leads:
             finish_run(found.model, out, found.names, begin.inputs, parquet=parquet)
             found.write_notes(out)
+            if begin.names is not None:
+                write_names(out / BEGAN_WITH, begin.names.lines())
         processes.wait()
     if leads:
         show(found, out, begin, was_finished=was_finished)

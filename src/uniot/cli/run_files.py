@@ -20,6 +20,7 @@ _RUN_FILES = (
     "predictions.parquet",
     "history.csv",
     "contents.txt",
+    "names.csv",
     "metrics.json",
     "skipped.csv",
     "duplicates.csv",

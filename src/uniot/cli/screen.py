@@ -154,6 +154,8 @@ def show_private_classes(model: AdaptedModel) -> None:
     if (~model.target.known).any() and number.evidence:
         between = f", between {low} and {high}" if low != high else ""
         screen.print(f"New classes in the target: about {number.estimate}{between}.")
+        if not number.estimate:
+            screen.print("What is unknown forms no class: it is rather doubtful samples of the labelled classes.")
     absent = [str(name) for name in model.classes[model.absence > 0.5].tolist()]
     if absent:
         more = f" and {len(absent) - _MOST_LINES} more" if len(absent) > _MOST_LINES else ""

@@ -28,6 +28,11 @@ if TYPE_CHECKING:
     from uniot.processes import Processes
     from uniot.settings import ImageSettings, Settings
 
+# Trials with parts of Office-31: from about so many samples on, unknown ones are found reliably.
+_FEW_SAMPLES = 100
+BEGAN_WITH = "names.csv"
+"""In a run folder: what people had called samples of the target when the run began, in all rounds before."""
+
 
 @dataclass(frozen=True)
 class Found:
@@ -85,6 +90,8 @@ class Beginning:
                 f"{run / 'labels.csv'} does not exist. Name the groups with `uniot label {run}`, and export."
             )
         names = read_names(run / "labels.csv")
+        if (run / BEGAN_WITH).is_file():
+            names = read_names(run / BEGAN_WITH).followed_by(names)
         if inputs.get("demo") == "digits":
             return cls(None, None, names, start)
         if "source" not in inputs or "target" not in inputs:
@@ -220,7 +227,7 @@ def open_reading(strict: bool, store: Path | None, workers: int | None, stack: E
 
 def show(found: Found, out: Path, begin: Beginning, *, was_finished: bool) -> None:
     """What came out of a run, and what is next."""
-    from uniot.run_contents import stored_target
+    from uniot.run_contents import judged_by
 
     model, screen = found.model, console()
     if was_finished:
@@ -238,15 +245,18 @@ def show(found: Found, out: Path, begin: Beginning, *, was_finished: bool) -> No
     if begin.names is not None:
         screen.print(_told_of_names(found, begin.names))
     screen.print(f"{verdict(model.target)} Every answer is in {out / 'predictions.csv'}.")
-    kept = stored_target(model)
-    if kept:
-        screen.print(kept)
+    screen.print(judged_by(model))
+    if len(model.target) < _FEW_SAMPLES:
+        screen.print(
+            f"Take care: {len(model.target)} samples are few. What is common and what is private is told by comparing "
+            f"the target's samples with each other, and below {_FEW_SAMPLES} that is often wrong."
+        )
     new = "photo.jpg" if found.images is not None else "new.npz"
     following = [f"uniot report {out} (a page to look at)", f"uniot predict {out} {new}"]
     if model.groups.n_groups:
         following.insert(1, f"uniot label {out} (name the groups)")
     if found.truth is None:
-        labels = begin.target if found.has_unused_labels else "labels.csv"
+        labels = begin.target if found.has_unused_labels else "truth.csv"
         following.append(f"with the truth, uniot evaluate {out} --labels {labels}")
     screen.print("Next: " + "; ".join(following))
 
@@ -259,4 +269,6 @@ def _told_of_names(found: Found, names: Names) -> str:
     called = dict(zip(map(as_utf8, found.names), found.model.labels(found.model.target).tolist(), strict=True))
     labelled = {name: label for name, label in given.items() if label and name in called}
     agree = sum(str(called[name]) == label for name, label in labelled.items())
+    if not labelled:
+        return f"{len(given)} samples that you discarded are left out."
     return f"Of {len(labelled)} samples that you labelled, {agree} are called so now."

@@ -23,8 +23,8 @@ _LIMITS = """\
 - The confidence says on which side of the border a sample lies, which is at one half, and how far from it. It is not
   the chance of being right.
 - No sample of either collection is in these files, nor an answer for one. Means over the target are: its middle, the
-  class mass and the cluster prototypes, as far as the method has them, and the centres of the groups, of which that of
-  a group of one sample is its feature."""
+  class mass and the cluster prototypes, as far as the method has them, the prototypes of classes that people named in
+  the target, and the centres of the groups. The mean of a single sample is that sample's feature."""
 _WITHOUT_NEIGHBOURS = """\
 - The run itself compares a sample with its neighbours in the target, which is not shared. Here a sample is judged by
   itself alone, with a border of its own, and less well."""
@@ -61,11 +61,16 @@ def model_card(
     ]
     if scores:
         rows = [(name, f"{100 * value:.1f}", SCORE_MEANINGS[name]) for name, value in scores.items()]
-        parts += ["## Scores", "On the target that the run was made for; in percent."]
+        parts += ["## Scores", f"On the target that the run was made for{_of_whom(model)}; in percent."]
         parts += [_table(("score", "value", "meaning"), rows)]
     limits = [_LIMITS, _WITHOUT_NEIGHBOURS] if "target" in model.method.rule_state()[0] else [_LIMITS]
     parts += ["## Limits", "\n".join(limits), f"Made with uniot {__version__}."]
     return as_utf8("\n\n".join(parts)) + "\n"
+
+
+def _of_whom(model: AdaptedModel) -> str:
+    keeps = "target" in model.method.rule_state()[0]
+    return ", by the run itself, which compares samples with that target; without it they are lower" if keeps else ""
 
 
 def _header(model: AdaptedModel, licence: str | None) -> str:

@@ -6,6 +6,6 @@ shows, `app.py` answers requests, `guard.py` says whose, and `server.py` runs it
 and `named_collections.py` makes of it what the next run learns from.
 """
 
-from uniot.labelling.names import Names, read_names
+from uniot.labelling.names import Names, read_names, write_names
 
-__all__ = ["Names", "read_names"]
+__all__ = ["Names", "read_names", "write_names"]

@@ -47,6 +47,21 @@ class Names:
         """Names of the new classes, in alphabetical order."""
         return sorted(set(self.labels[self.decisions == "named"].tolist()))
 
+    def followed_by(self, later: Names) -> Names:
+        """With what was decided later; of two decisions about a sample the later one counts."""
+        decided = {
+            name: (label, decision)
+            for names in (self, later)
+            for name, label, decision in zip(names.names, names.labels.tolist(), names.decisions.tolist(), strict=True)
+        }
+        labels, decisions = zip(*decided.values(), strict=True) if decided else ((), ())
+        return Names(list(decided), np.array(labels, dtype=str), np.array(decisions, dtype=str))
+
+    def lines(self) -> Iterator[Line]:
+        """For `write_names`."""
+        for name, label, decision in zip(self.names, self.labels.tolist(), self.decisions.tolist(), strict=True):
+            yield name, label, decision, None
+
 
 def clean_name(text: str) -> str:
     """A name as it is kept: composed (NFC), without blanks around it; empty where there is none.

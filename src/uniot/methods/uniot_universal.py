@@ -23,7 +23,7 @@ from uniot.methods.method import Batch, Losses, MethodInfo, MethodOptions, uncha
 from uniot.methods.uniot import UniOTMethod
 from uniot.settings import Settings
 from uniot.transport import Shards
-from uniot.universal import Borders, Metric, Neighbours, find_border, fit_metric
+from uniot.universal import Border, Borders, Metric, Neighbours, find_border, fit_metric
 
 # So many target samples are enough to see how classes vary.
 _MOST_ROWS = 20_000
@@ -143,7 +143,7 @@ class UniversalMethod(nn.Module):
         )
         self.neighbours = None
         alone = self.adapted(embeddings)
-        named = source[in_target], classes[in_target], _mostly(in_target, classes, self.n_classes)
+        named = source[in_target], classes[in_target]
         self.borders = self.borders_alone = self._borders_of(alone, *named)
         if options.n_neighbours != 0:
             # As they will be read back from a file.
@@ -155,27 +155,31 @@ class UniversalMethod(nn.Module):
         by_size = min(max(_FEWEST, round(n_target / _PART_OF_TARGET)), _MOST)
         return min(self.options.n_neighbours or by_size, max(1, n_target // _MOST_OF_TARGET))
 
-    def _borders_of(self, adapted: Tensor, named: Tensor, classes: Tensor, from_target: Tensor) -> Borders:
-        """Of classes that were learnt from the source, and of those that were learnt from samples of the target.
+    def _borders_of(self, adapted: Tensor, named: Tensor, classes: Tensor) -> Borders:
+        """Of classes that the source has, and of those that were learnt from samples of the target alone.
 
-        To the latter all target samples are more similar: nothing lies between the domains. What level their samples
-        reach is known.
+        What the source says decides about the former, even where samples of the target were named as one of them: else
+        a class that somebody confirmed would set a level that the others cannot reach. To the latter the target is
+        nearer, for nothing lies between. What level their samples reach is known.
 
         Args:
             adapted: the target, (n, p).
             named: features of its samples that have a label, (m, d).
             classes: class index of each, (m,).
-            from_target: which classes were learnt from the target, (c,).
         """
-        cosines, found = self._cosines(adapted), Borders.none(self.n_classes)
-        of_named = self._cosines(self.adapted(named)).gather(1, classes[:, None])[from_target[classes]]
-        for kind, level in ((~from_target, None), (from_target, of_named.median() if len(of_named) else None)):
-            if kind.any():
-                similarity = cosines[:, kind].max(dim=1).values
-                given = None if level is None else float(level)
-                border = find_border(similarity, level=given, estimates_share=self.options.estimates_share)
-                found = found.with_border(border, kind)
+        metric, found = self.learnt(), Borders.none(self.n_classes)
+        from_target = metric.from_target
+        if not from_target.all():
+            similarity = _cosines(adapted, metric.prototypes_in_source[~from_target]).max(dim=1).values
+            found = found.with_border(self._border(similarity), ~from_target)
+        if from_target.any():
+            own = self._cosines(self.adapted(named)).gather(1, classes[:, None])[from_target[classes]]
+            similarity = _cosines(adapted, metric.prototypes[from_target]).max(dim=1).values
+            found = found.with_border(self._border(similarity, float(own.median())), from_target)
         return found
+
+    def _border(self, similarity: Tensor, level: float | None = None) -> Border:
+        return find_border(similarity, level=level, estimates_share=self.options.estimates_share)
 
     @torch.no_grad()
     def adapted(self, features: Tensor, *, labelled: bool = False) -> Tensor:
@@ -233,7 +237,7 @@ class UniversalMethod(nn.Module):
         return None
 
     def _cosines(self, adapted: Tensor) -> Tensor:
-        return adapted.double() @ self.learnt().prototypes.double().t()
+        return _cosines(adapted, self.learnt().prototypes)
 
     def learnt(self) -> Metric:
         """The metric, once there is one."""
@@ -242,10 +246,8 @@ class UniversalMethod(nn.Module):
         return self.metric
 
 
-def _mostly(chosen: Tensor, classes: Tensor, n_classes: int) -> Tensor:
-    """Of which classes more than half of the samples are chosen, (c,)."""
-    sizes = torch.bincount(classes, minlength=n_classes)
-    return torch.bincount(classes[chosen], minlength=n_classes) > sizes / 2
+def _cosines(rows: Tensor, directions: Tensor) -> Tensor:
+    return rows.double() @ directions.double().t()
 
 
 INFO = MethodInfo(

@@ -21,13 +21,17 @@ class Metric:
         source_centre: middle of the source's classes among its unit embeddings, (d,).
         target_centre: middle of the target's unit embeddings, (d,).
         basis: from centred embeddings to the space, (d, p).
-        prototypes: directions of the source's classes in the space, (c, p), unit rows.
+        prototypes: directions of the classes in the space, (c, p), unit rows.
+        prototypes_in_source: the same by samples of the source alone.
+        from_target: which classes the source has no sample of, (c,); somebody named them in the target.
     """
 
     source_centre: Tensor
     target_centre: Tensor
     basis: Tensor
     prototypes: Tensor
+    prototypes_in_source: Tensor
+    from_target: Tensor
 
     def source_rows(self, embeddings: Tensor) -> Tensor:
         """Directions of the source's samples, (n, p), unit rows."""
@@ -85,9 +89,16 @@ def fit_metric(
     if whitens:
         scale = _inverse_root(_scatter_within(source, classes, target, n_classes, n_neighbours), shrinkage)
         basis, source = basis @ scale, source @ scale
-    means = _class_means(source, classes, n_classes)
-    middle = _middle_of_classes(source[~in_target], classes[~in_target], otherwise=torch.zeros_like(means[0]))
-    return Metric(source_centre, target_centre, basis, F.normalize(means - middle, dim=1))
+    middle = _middle_of_classes(source[~in_target], classes[~in_target], otherwise=torch.zeros_like(source[0]))
+    own, own_classes = source[~in_target], classes[~in_target]
+    return Metric(
+        source_centre,
+        target_centre,
+        basis,
+        F.normalize(_class_means(source, classes, n_classes) - middle, dim=1),
+        F.normalize(_class_means(own, own_classes, n_classes) - middle, dim=1),
+        torch.bincount(own_classes, minlength=n_classes) == 0,
+    )
 
 
 def _middle_of_classes(rows: Tensor, classes: Tensor, *, otherwise: Tensor) -> Tensor:
