@@ -26,7 +26,7 @@ def contents_text(model: AdaptedModel, rule: Mapping[str, Tensor], features: Map
     parts = [
         ("predictions.csv", "the answer for each target sample, under its name"),
         ("settings.toml", "every setting, and where the collections lay"),
-        ("model.safetensors", f"{_size(weights)} of weights, {_size(rule)} for the rule; {_of_samples(rule)}"),
+        ("model.safetensors", f"{_size(weights)} of weights, {_size(rule)} for the rule; {_of_samples(rule, weights)}"),
         (
             "features.safetensors",
             f"{_size(features)}: adapted features, in half precision, of {n_target} target samples and {n_source} "
@@ -42,7 +42,7 @@ def contents_text(model: AdaptedModel, rule: Mapping[str, Tensor], features: Map
         lines += textwrap.wrap(what, _WIDTH, initial_indent=f"{name:{_INDENT}}", subsequent_indent=" " * _INDENT)
     lines += [
         "",
-        "No image and no embedding as it was given is in these files. `uniot push` shares a run without its samples.",
+        "No image and no embedding as it was given is in the files above. `uniot push` shares a run without samples.",
     ]
     return "\n".join(lines) + "\n"
 
@@ -60,7 +60,9 @@ def judged_by(model: AdaptedModel) -> str:
     return "New samples will be judged each by itself, by the same rule."
 
 
-def _of_samples(rule: Mapping[str, Tensor]) -> str:
+def _of_samples(rule: Mapping[str, Tensor], weights: Mapping[str, Tensor]) -> str:
+    if "target" not in rule and weights:
+        return "what the method kept of the target for its training, such as a queue of features, is among the weights"
     if "target" not in rule:
         return "no sample is in it"
     target, nearest = rule["target"], rule["neighbourhoods"]
