@@ -17,12 +17,14 @@ from uniot.evaluation.evaluate import SCORE_MEANINGS, Evaluation, evaluate
 from uniot.evaluation.grouping import adjusted_rand, hungarian_accuracy, normalized_mutual_information, purity
 from uniot.evaluation.harmonic import h3_score, h_score
 from uniot.evaluation.ranking import auroc, oscr
+from uniot.evaluation.threshold import best_threshold_h_score
 
 __all__ = [
     "SCORE_MEANINGS",
     "Evaluation",
     "adjusted_rand",
     "auroc",
+    "best_threshold_h_score",
     "common_accuracy",
     "common_recall",
     "evaluate",
