@@ -26,11 +26,19 @@ DONE = Result(
     auroc=0.95,
     oscr=0.85,
     n_groups=12,
+    n_private_true=11,
+    h_oracle=0.875,
+    nothing_rejected=0.95,
+    true_accuracy=0.8,
+    estimated_accuracy=0.75,
+    warned=False,
+    dataset="office31",
 )
 FAILED = Result(
     method="dcc", task="A2W", seed=0, setting="open-partial", backbone="b", steps=9, seconds=0.5, failure="no memory"
 )
 
+LATER_SCORES = ("h_oracle", "nothing_rejected", "true_accuracy", "estimated_accuracy")
 words = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1).filter(
     lambda text: len(text.splitlines()) == 1 and text.splitlines() == [text]
 )
@@ -45,8 +53,11 @@ results = st.builds(
     steps=st.integers(0, 10**7),
     seconds=st.floats(0, 1e9),
     n_groups=st.none() | st.integers(0, 1000),
+    n_private_true=st.none() | st.integers(0, 1000),
+    warned=st.none() | st.booleans(),
+    dataset=st.just("") | words,
     h=st.floats(0, 1),
-    **dict.fromkeys([name for name in SCORES if name != "h"], shares),
+    **dict.fromkeys([name for name in (*SCORES, *LATER_SCORES) if name != "h"], shares),
 )
 
 
@@ -62,8 +73,9 @@ def test_a_job_is_a_line_and_what_it_does_not_have_is_empty(tmp_path):
     write_results(path, [DONE, FAILED])
     header, done, failed = path.read_text().splitlines()
     assert header.split(",") == [field.name for field in fields(Result)]
-    assert done == 'uniot,A2W,1,open-partial,"resnet50, frozen",1000,31.25,0.8125,0.75,0.7,0.65,0.9,0.74,0.95,0.85,12,'
-    assert failed == "dcc,A2W,0,open-partial,b,9,0.5,,,,,,,,,,no memory"
+    scores = "0.8125,0.75,0.7,0.65,0.9,0.74,0.95,0.85,12,11,0.875,0.95,0.8,0.75,False"
+    assert done == f'uniot,A2W,1,open-partial,"resnet50, frozen",1000,31.25,{scores},office31,'
+    assert failed == f"dcc,A2W,0,open-partial,b,9,0.5{',' * 17}no memory"
 
 
 def test_a_failure_of_many_lines_is_one_line_of_the_file(tmp_path):
@@ -90,12 +102,23 @@ def test_a_file_from_before_a_score_was_added_is_read_without_it(tmp_path):
     assert read_results(path) == [replace(DONE, nmi_oracle=None), FAILED]
 
 
+def test_a_file_from_before_data_sets_had_names_is_read_without_them(tmp_path):
+    path = tmp_path / "results.csv"
+    write_results(path, [FAILED])
+    header, failed = path.read_text().splitlines()
+    later = (*LATER_SCORES, "n_private_true", "warned", "dataset")
+    older = ",".join(name for name in header.split(",") if name not in later)
+    path.write_text(f"{older}\n{failed.replace(',' * len(later) + 'no', 'no')}\n")
+    assert read_results(path) == [FAILED]
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
         ({"h": 81.25}, "uniot on A2W .* with seed 1 has 81.25 as h. Give a share between 0 and 1, or None"),
         ({"auroc": float("nan")}, "has nan as auroc"),
         ({"oscr": -0.1}, "has -0.1 as oscr"),
+        ({"h_oracle": 1.5}, "on A2W of office31 .* has 1.5 as h_oracle"),
         ({"h": None}, "has no h, and no failure that says why"),
         ({"h": None, "failure": " \n"}, "has no h, and no failure that says why"),
         ({"failure": "killed"}, r"failed \(killed\) and has scores"),
@@ -117,6 +140,7 @@ def test_a_result_that_cannot_be_is_refused(changes, words):
         (("0.8125", "good"), "line 2 has 'good' as h. Give a number"),
         ((",1000,", ",many,"), "line 2 has 'many' as steps. Give a whole number"),
         ((",31.25,", ",,"), "line 2 has '' as seconds. Give a number"),
+        ((",False,", ",maybe,"), "line 2 has 'maybe' as warned. Give True or False"),
         ((",0.95,0.85,12,", ""), "line 2 has not as many cells as there are columns"),
         ((",0.95,", ",0.95,0.95,"), "line 2 has not as many cells as there are columns"),
         (("method,task", "name,task"), "has no column method. Results have the columns method, task, seed"),

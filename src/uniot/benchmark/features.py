@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -33,12 +33,14 @@ class DomainFacts:
         name: what the features call it.
         width: numbers in an embedding.
         classes: every class that the data know.
+        class_sizes: number of samples of each class that has any.
         digest: of embeddings and labels.
     """
 
     name: str
     width: int
     classes: tuple[str, ...]
+    class_sizes: Mapping[str, int]
     digest: str
 
 
@@ -106,6 +108,19 @@ def read_domain(where: Path, name: str) -> DomainFeatures:
     if labels.dtype.kind != "U":
         labels = _named(labels, classes, f"{name}_y of {where}")
     return DomainFeatures(x, labels, tuple((np.unique(labels) if classes is None else classes).tolist()))
+
+
+def read_facts(where: Path, names: Iterable[str]) -> list[DomainFacts]:
+    """Return the facts of some domains of a file or of a folder; raise an error if their embeddings differ in width."""
+    found = []
+    for name in names:
+        domain = read_domain(where, name)
+        sizes = dict(zip(*(part.tolist() for part in np.unique(domain.labels, return_counts=True)), strict=True))
+        found.append(DomainFacts(name, domain.x.shape[1], domain.classes, sizes, domain.digest))
+    if len({facts.width for facts in found}) > 1:
+        told = ", ".join(f"{facts.name} {facts.width}" for facts in found)
+        raise DataError(f"embeddings differ in width ({told}). Give embeddings of one and the same network.")
+    return found
 
 
 def features_backbone(where: Path) -> str:

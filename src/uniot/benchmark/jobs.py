@@ -21,12 +21,12 @@ from threadpoolctl import threadpool_limits
 
 from uniot import __version__
 from uniot.benchmark.features import read_domain
-from uniot.benchmark.protocol import TaskData, task_data
+from uniot.benchmark.protocol import TargetDraw, TaskData, draw_target, task_data
 from uniot.benchmark.results import Result
 from uniot.data.published_set import ClassSplit
 from uniot.errors import DataError, UniotError
 from uniot.estimator import UniOT
-from uniot.evaluation import Evaluation, evaluate
+from uniot.evaluation import Evaluation, best_threshold_h_score, common_accuracy, evaluate
 from uniot.methods import method_info
 from uniot.model import AdaptedModel
 from uniot.run_folder import write_text
@@ -38,8 +38,8 @@ _RESULT, _ERROR = "result.json", "error.txt"
 
 # Part of every digest: results that were made under other rules are made again.
 _PROTOCOL = "uniot-benchmark-1"
-# What a result does not depend on: a name for the tables, where the features lie, and, but for rounding, the threads.
-_LEFT_OUT = frozenset({"backbone", "features", "threads"})
+# What a result does not depend on: names for the tables, where the features lie, and, but for rounding, the threads.
+_LEFT_OUT = frozenset({"backbone", "dataset", "features", "threads"})
 
 Value = bool | int | float | str
 
@@ -63,6 +63,8 @@ class Job:
         settings: that differ from their defaults; the same for all methods but for hyper-parameters of one.
         options: hyper-parameters of the method alone.
         threads: that torch and NumPy may use.
+        draw: how many target samples of each class are drawn; None for all samples of the target's classes.
+        dataset: name of the data set in a benchmark of several; empty otherwise.
     """
 
     method: str
@@ -79,13 +81,16 @@ class Job:
     settings: Mapping[str, Value] = field(default_factory=dict)
     options: Mapping[str, Value] = field(default_factory=dict)
     threads: int = 1
+    draw: TargetDraw | None = None
+    dataset: str = ""
 
     def __str__(self) -> str:
-        return f"{self.method}, {self.setting}, {self.task}, seed {self.seed}"
+        of_set = f"{self.dataset}, " if self.dataset else ""
+        return f"{of_set}{self.method}, {self.setting}, {self.task}, seed {self.seed}"
 
     def folder(self, out: Path) -> Path:
         """Where it lies below the folder of a benchmark."""
-        return out / "jobs" / self.method / self.setting / self.task / str(self.seed)
+        return out / "jobs" / self.dataset / self.method / self.setting / self.task / str(self.seed)
 
     def full_settings(self) -> Settings:
         """Every setting with its value; what is wrong with one is an error."""
@@ -97,6 +102,9 @@ class Job:
         values = {name: value for name, value in asdict(self).items() if name not in _LEFT_OUT}
         values["settings"] = self.full_settings().model_dump(exclude={"checkpoint_every"})
         values["options"] = method_info(self.method).options.checked(**self.options).model_dump()
+        if self.draw is None:
+            # Results that were made before targets could be drawn stay valid.
+            del values["draw"]
         return hashlib.sha256(f"{_PROTOCOL} {json.dumps(values, sort_keys=True)}".encode()).hexdigest()
 
     def write(self, folder: Path) -> None:
@@ -109,7 +117,10 @@ class Job:
         try:
             values = json.loads((folder / "job.json").read_text(encoding="utf-8"))
             split = ClassSplit(**{name: tuple(part) for name, part in values.pop("split").items()})
-            return cls(split=split, **values)
+            draw = values.pop("draw", None)
+            if draw is not None:
+                draw = TargetDraw(tuple((name, count) for name, count in draw["counts"]), draw["seed"])
+            return cls(split=split, draw=draw, **values)
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise DataError(
                 f"{folder / 'job.json'} is no job ({error}). Run `uniot benchmark` again, which writes it."
@@ -145,7 +156,8 @@ def load_data(job: Job) -> TaskData:
     source, target = read_domain(where, job.source), read_domain(where, job.target)
     if (source.digest, target.digest) != (job.source_digest, job.target_digest):
         raise DataError(f"{where} has changed since the benchmark was begun. Run `uniot benchmark` again.")
-    return task_data(source, target, job.split)
+    data = task_data(source, target, job.split)
+    return data if job.draw is None else draw_target(data, job.draw)
 
 
 def fit(job: Job, source: np.ndarray, source_labels: np.ndarray, target: np.ndarray) -> AdaptedModel:
@@ -161,12 +173,13 @@ def fit(job: Job, source: np.ndarray, source_labels: np.ndarray, target: np.ndar
 
 def _scored(job: Job, model: AdaptedModel, truth: np.ndarray, seconds: float) -> Outcome:
     answers = model.target
+    nearest = model.classes[answers.nearest]
     scores = evaluate(
         truth,
         model.labels(answers),
         source_classes=model.classes,
         confidence=answers.confidence,
-        nearest=model.classes[answers.nearest],
+        nearest=nearest,
         features=model.target_features,
         groups=answers.group,
     )
@@ -187,6 +200,17 @@ def _scored(job: Job, model: AdaptedModel, truth: np.ndarray, seconds: float) ->
         auroc=scores.auroc,
         oscr=scores.oscr,
         n_groups=scores.n_groups,
+        n_private_true=scores.n_private_true,
+        # The method's own decisions are one of the candidates: rounding may leave one on the wrong side of a threshold.
+        h_oracle=max(
+            scores.h_score,
+            best_threshold_h_score(truth, nearest, answers.confidence, source_classes=model.classes),
+        ),
+        nothing_rejected=None
+        if scores.common_accuracy is None
+        else common_accuracy(truth, nearest, source_classes=model.classes),
+        true_accuracy=scores.overall_accuracy,
+        dataset=job.dataset,
     )
     return Outcome(result, scores)
 
@@ -236,7 +260,7 @@ def finished(job: Job, folder: Path) -> Result | None:
             return None
         # A result that was written before it had this score has it among all scores.
         values = {"nmi_oracle": about["evaluation"]["nmi_oracle"], **about["result"]}
-        return replace(Result(**values), backbone=job.backbone)
+        return replace(Result(**values), backbone=job.backbone, dataset=job.dataset)
     except (OSError, ValueError, KeyError, TypeError):
         # Absent, damaged, or of another version: the job is run again.
         return None

@@ -66,7 +66,7 @@ class PlainLines:
 
 @dataclass
 class _Cell:
-    """The jobs of a method in a setting."""
+    """The jobs of a method in a column."""
 
     total: int = 0
     h: list[float] = field(default_factory=list)
@@ -81,14 +81,14 @@ class _Cell:
 
 
 class LiveTable:
-    """A row for each method and a column for each setting: how many jobs are done, and the mean H so far."""
+    """A row for each method and a column for each setting, or data set if there are several: jobs done, mean H."""
 
     def __init__(self, jobs: Sequence[Job], at_once: int) -> None:
         self._methods = list(dict.fromkeys(job.method for job in jobs))
-        self._settings = list(dict.fromkeys(job.setting for job in jobs))
-        self._cells = {(method, setting): _Cell() for method in self._methods for setting in self._settings}
+        self._columns = list(dict.fromkeys(_column(job) for job in jobs))
+        self._cells = {(method, column): _Cell() for method in self._methods for column in self._columns}
         for job in jobs:
-            self._cells[job.method, job.setting].total += 1
+            self._cells[job.method, _column(job)].total += 1
         self._n_left = len(jobs)
         self._at_once = at_once
         self._running: dict[str, float] = {}
@@ -110,10 +110,10 @@ class LiveTable:
         """What the screen shows now."""
         table = Table(box=None, pad_edge=False)
         table.add_column("method", no_wrap=True)
-        for setting in self._settings:
-            table.add_column(Text(setting), no_wrap=True)
+        for column in self._columns:
+            table.add_column(Text(column), no_wrap=True)
         for method in self._methods:
-            table.add_row(Text(method), *(self._cells[method, setting].text() for setting in self._settings))
+            table.add_row(Text(method), *(self._cells[method, column].text() for column in self._columns))
         running = list(self._running.items())
         lines = [Text(f"  {name} ({time.monotonic() - begun:.0f} s)") for name, begun in running[:_MOST_RUNNING]]
         if len(running) > _MOST_RUNNING:
@@ -133,12 +133,16 @@ class LiveTable:
         return f", about {_duration(seconds)} left"
 
     def _count(self, job: Job, result: Result) -> None:
-        cell = self._cells[job.method, job.setting]
+        cell = self._cells[job.method, _column(job)]
         self._n_left -= 1
         if result.h is None:
             cell.n_failed += 1
         else:
             cell.h.append(result.h)
+
+
+def _column(job: Job) -> str:
+    return job.dataset or job.setting
 
 
 def _duration(seconds: float) -> str:

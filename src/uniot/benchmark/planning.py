@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from uniot.benchmark.features import DomainFacts, find_domain, read_domain
+from uniot.benchmark.features import DomainFacts, find_domain, read_facts
 from uniot.benchmark.jobs import Job, Value
 from uniot.benchmark.protocol import TaskSet, check_split, folder_name
 from uniot.data.embedding_parts import listed
 from uniot.data.published_set import ClassSplit
 from uniot.data.text import read_text
-from uniot.errors import DataError, SettingsError
+from uniot.errors import SettingsError
 from uniot.methods import METHODS, method_info
 from uniot.settings import Settings
 
@@ -142,16 +142,8 @@ def check_methods(methods: Sequence[str], options: Options) -> dict[str, tuple[d
 
 
 def _domains(tasks: TaskSet, features: Path, letters: set[str]) -> dict[str, DomainFacts]:
-    found = {}
-    for letter in sorted(letters):
-        name = find_domain(features, tasks.domains[letter], letter)
-        domain = read_domain(features, name)
-        found[letter] = DomainFacts(name, domain.x.shape[1], domain.classes, domain.digest)
-    widths = {facts.width for facts in found.values()}
-    if len(widths) > 1:
-        told = ", ".join(f"{facts.name} {facts.width}" for facts in found.values())
-        raise DataError(f"embeddings differ in width ({told}). Give embeddings of one and the same network.")
-    return found
+    names = {letter: find_domain(features, tasks.domains[letter], letter) for letter in sorted(letters)}
+    return dict(zip(names, read_facts(features, names.values()), strict=True))
 
 
 def _refuse(values: Mapping[str, Value], names: frozenset[str], why: str) -> None:

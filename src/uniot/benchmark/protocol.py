@@ -160,6 +160,44 @@ def task_data(source: DomainFeatures, target: DomainFeatures, split: ClassSplit)
     return TaskData(*of_source, *of_target)
 
 
+@dataclass(frozen=True)
+class TargetDraw:
+    """How the samples of a target are drawn from its domain.
+
+    Attributes:
+        counts: class and number of samples of each class that the target has, sorted by class.
+        seed: of the choice of samples within each class.
+    """
+
+    counts: tuple[tuple[str, int], ...]
+    seed: int
+
+    @property
+    def n_samples(self) -> int:
+        """Number of target samples."""
+        return sum(count for _, count in self.counts)
+
+
+def draw_target(data: TaskData, draw: TargetDraw) -> TaskData:
+    """Return the task with as many target samples of each class as the draw has, in the order of the domain.
+
+    The first `count` samples of a random permutation of each class are taken, so that draws with the same seed and
+    classes are nested.
+    """
+    rng = np.random.default_rng(draw.seed)
+    chosen = []
+    for name, count in draw.counts:
+        rows = np.flatnonzero(data.oracle_target_labels == name)
+        if len(rows) < count:
+            raise DataError(
+                f"the target has {len(rows)} samples of class {name!r}, and {count} are to be drawn. Give the features "
+                "that the scenario was made for."
+            )
+        chosen.append(rng.permutation(rows)[:count])
+    kept = np.sort(np.concatenate(chosen)) if chosen else np.zeros(0, dtype=np.intp)
+    return TaskData(data.source, data.source_labels, data.target[kept], data.oracle_target_labels[kept])
+
+
 def check_split(split: ClassSplit, classes: set[str]) -> None:
     """Refuses a split with a class that the data do not have; `classes` are those of both domains.
 

@@ -23,11 +23,13 @@ SCORES: Mapping[str, str] = {
     "oscr": "OSCR",
 }
 """Scores of a result: name of the field to what tables call it."""
+# Shares between 0 and 1 that have no table of their own.
+_FURTHER = ("h_oracle", "nothing_rejected", "true_accuracy", "estimated_accuracy")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """One job: a method on a task with a seed. A list of them is of one data set.
+    """One job: a method on a task with a seed. A list of them is of one data set, unless `dataset` is given.
 
     Attributes:
         method: as `uniot methods` lists it.
@@ -47,6 +49,13 @@ class Result:
         auroc: of the confidence, common against private.
         oscr: area under the open-set classification rate.
         n_groups: groups found among the rows called unknown.
+        n_private_true: private classes that have a sample in the target.
+        h_oracle: the largest H-score of all thresholds on the same confidence, with the same nearest classes.
+        nothing_rejected: accuracy on common classes if no sample is called unknown.
+        true_accuracy: share of all samples that are right, private ones if they are called unknown.
+        estimated_accuracy: what the model itself expects `true_accuracy` to be, without labels.
+        warned: whether the model warned that its answers are unreliable; None if it cannot tell.
+        dataset: which data set, in a benchmark of several; empty otherwise.
         failure: why the job gave no answer; empty where it did. A job that failed has no scores.
     """
 
@@ -66,6 +75,13 @@ class Result:
     auroc: float | None = None
     oscr: float | None = None
     n_groups: int | None = None
+    n_private_true: int | None = None
+    h_oracle: float | None = None
+    nothing_rejected: float | None = None
+    true_accuracy: float | None = None
+    estimated_accuracy: float | None = None
+    warned: bool | None = None
+    dataset: str = ""
     failure: str = ""
 
     def __post_init__(self) -> None:
@@ -75,7 +91,7 @@ class Result:
         for name in ("seed", "steps", "seconds"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise DataError(f"{self.job} has {getattr(self, name)} as {name}. Give a number from 0 on.")
-        scores = {name: value for name in SCORES if (value := getattr(self, name)) is not None}
+        scores = {name: value for name in (*SCORES, *_FURTHER) if (value := getattr(self, name)) is not None}
         for name, value in scores.items():
             if not 0 <= value <= 1:
                 raise DataError(
@@ -90,7 +106,8 @@ class Result:
     @property
     def job(self) -> str:
         """What was run, in words."""
-        return f"{self.method} on {self.task} ({self.setting}, {self.backbone}) with seed {self.seed}"
+        of_set = f" of {self.dataset}" if self.dataset else ""
+        return f"{self.method} on {self.task}{of_set} ({self.setting}, {self.backbone}) with seed {self.seed}"
 
     def score(self, name: str) -> float | None:
         """A score by its name, which is one of `SCORES`."""
@@ -142,6 +159,12 @@ def _result(line: Mapping[str, str | None], place: str) -> Result:
         raise DataError(f"{place}: {error}") from None
 
 
+def _flag(text: str) -> bool:
+    if text not in ("True", "False"):
+        raise ValueError(text)
+    return text == "True"
+
+
 def _value(name: str, text: str, place: str) -> str | int | float | None:
     kind, may_be_empty = _KINDS.get(name, (float, True))
     if not text and may_be_empty:
@@ -149,17 +172,18 @@ def _value(name: str, text: str, place: str) -> str | int | float | None:
     try:
         return kind(text)
     except ValueError:
-        wanted = "a whole number" if kind is int else "a number"
+        wanted = {int: "a whole number", _flag: "True or False"}.get(kind, "a number")
         raise DataError(f"{place} has {text!r} as {name}. Give {wanted}.") from None
 
 
 _COLUMNS = tuple(field.name for field in fields(Result))
 # Files that were written before these columns were there are read as if the cells were empty.
-_ADDED = frozenset({"nmi_oracle"})
+_ADDED = frozenset({"nmi_oracle", "n_private_true", "warned", "dataset", *_FURTHER})
 # How each column is read, and whether an empty cell is None; all others are scores.
 _KINDS: Mapping[str, tuple[Callable[[str], str | int | float], bool]] = {
-    **dict.fromkeys(("method", "task", "setting", "backbone", "failure"), (str, False)),
+    **dict.fromkeys(("method", "task", "setting", "backbone", "failure", "dataset"), (str, False)),
     **dict.fromkeys(("seed", "steps"), (int, False)),
     "seconds": (float, False),
-    "n_groups": (int, True),
+    **dict.fromkeys(("n_groups", "n_private_true"), (int, True)),
+    "warned": (_flag, True),
 }

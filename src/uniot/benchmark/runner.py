@@ -157,4 +157,5 @@ def _failed(failure: Failure, seconds: float) -> Result:
         steps=job.full_settings().steps or 0,
         seconds=seconds,
         failure=failure.reason or "no reason was given",
+        dataset=job.dataset,
     )
