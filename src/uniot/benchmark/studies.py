@@ -86,7 +86,10 @@ class Study:
 
 
 STUDIES = ("ablation", "robustness", "sensitivity", "beyond")
-"""Names of the studies: Tables 4 and S3, Fig. 3, Fig. S1b to d with the number of clusters; the last is ours."""
+"""Names of the studies: Tables 4 and S3, Fig. 3, Fig. S1b to d with the number of clusters; the last is ours.
+
+The study of several data sets is in `uniot.benchmark.universality`.
+"""
 
 
 def make_study(name: str, tasks: TaskSet, setting: str, split: ClassSplit) -> Study:
@@ -113,7 +116,7 @@ def make_study(name: str, tasks: TaskSet, setting: str, split: ClassSplit) -> St
         published = {} if tasks.published is None else tasks.splits([])
         further = {other: classes for other, classes in published.items() if other != setting}
         return Study(name, methods, (), setting, split, further=further if setting in published else {})
-    raise SettingsError(f"there is no study called {name!r}. Take one of: {', '.join(STUDIES)}.")
+    raise SettingsError(f"there is no study called {name!r}. Take one of: {', '.join(STUDIES)}, universality.")
 
 
 def plan_study(

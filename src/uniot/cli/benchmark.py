@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -10,24 +11,31 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from uniot.cli.benchmark_screen import conclude, show, show_study
+from uniot.cli.benchmark_universality import plan, refuse_for_universality, show_universality
 from uniot.cli.screen import reading_progress
 from uniot.errors import DataError, SettingsError
 
 if TYPE_CHECKING:
+    from uniot.benchmark.jobs import Job
     from uniot.benchmark.launching import Launcher
     from uniot.benchmark.protocol import TaskSet
+    from uniot.benchmark.runner import Summary
     from uniot.benchmark.studies import Study
     from uniot.data.published_set import ClassSplit
 
-_DATA, _SPLIT, _WHERE = "Data", "A split of your own", "Where it runs"
+_DATA, _SPLIT, _WHERE, _UNIVERSALITY = "Data", "A split of your own", "Where it runs", "Study universality"
 _JOBS_ON_SLURM = 100
 
 
 def benchmark(
-    dataset: Annotated[
-        str, typer.Argument(help="office31, office-home, visda, domainnet; or a name for a set of your own.")
-    ],
     out: Annotated[Path, typer.Option(help="Folder for the results. A benchmark in it goes on.")],
+    dataset: Annotated[
+        str | None,
+        typer.Argument(
+            help="office31, office-home, visda, domainnet; or a name for a set of your own. Without it, "
+            "--study universality runs on all sets that it is given, and on the digits of the install."
+        ),
+    ] = None,
     methods: Annotated[
         str | None,
         typer.Option(
@@ -36,20 +44,27 @@ def benchmark(
     ] = None,
     study: Annotated[
         str | None,
-        typer.Option(help="Vary one thing at a time: ablation, robustness, sensitivity as the paper does, beyond."),
+        typer.Option(
+            help="Vary one thing at a time: ablation, robustness, sensitivity as the paper does, beyond; or "
+            "universality: every kind of class split and target, on several data sets."
+        ),
     ] = None,
     tasks: Annotated[str | None, typer.Option(help="Such as A2W,D2W; all, or the study's.")] = None,
     settings: Annotated[str | None, typer.Option(help="Of open-partial, open, partial, closed; open-partial.")] = None,
-    seeds: Annotated[int, typer.Option(min=1, help="How many; 3 are the seeds 0, 1 and 2.")] = 3,
+    seeds: Annotated[
+        int, typer.Option(min=1, help="How many; 3 are the seeds 0, 1 and 2. Of universality: number of splits.")
+    ] = 3,
     steps: Annotated[int | None, typer.Option(min=1, help="Of every job; chosen by the size of the target.")] = None,
     options: Annotated[
         Path | None,
         typer.Option(help="TOML file of settings for all methods, and of a table for each that has its own."),
     ] = None,
     features: Annotated[
-        Path | None,
+        list[str] | None,
         typer.Option(
-            help="Embeddings: an .npz with DOMAIN_x, DOMAIN_y and classes, or a folder with a DOMAIN.npz of each.",
+            metavar="[NAME=]FILE",
+            help="Embeddings: an .npz with DOMAIN_x, DOMAIN_y and classes, or a folder with a DOMAIN.npz of each. For "
+            "--study universality NAME=FILE, again for each data set.",
             rich_help_panel=_DATA,
         ),
     ] = None,
@@ -90,6 +105,19 @@ def benchmark(
     target_private: Annotated[
         str | None, typer.Option(help="Classes of the target alone.", rich_help_panel=_SPLIT)
     ] = None,
+    purpose: Annotated[
+        str | None,
+        typer.Option(
+            help="Which splits: choice, on which defaults are chosen, or check, on which nothing is chosen; choice.",
+            rich_help_panel=_UNIVERSALITY,
+        ),
+    ] = None,
+    quick: Annotated[
+        bool,
+        typer.Option(
+            "--quick", help="One split and two pairs of domains of each data set.", rich_help_panel=_UNIVERSALITY
+        ),
+    ] = False,
     jobs: Annotated[int | None, typer.Option(min=1, help="Jobs at a time; one a core.", rich_help_panel=_WHERE)] = None,
     threads: Annotated[int, typer.Option(min=1, help="Of a job.", rich_help_panel=_WHERE)] = 1,
     slurm: Annotated[
@@ -109,51 +137,102 @@ def benchmark(
     Every job is a method, setting, task and seed. Stopped in any way, the same command goes on from there.
 
     Example: `uniot benchmark office31 --methods uniot-universal,dance --features features.npz --out results/`
-    """
-    from rich.console import Console
 
+    Example: `uniot benchmark --study universality --features office31=features.npz --features pacs=pacs.npz --out
+    suite/`
+    """
     from uniot.benchmark.features import features_backbone
-    from uniot.benchmark.live import watching
     from uniot.benchmark.planning import Options, check_methods, plan_jobs
-    from uniot.benchmark.runner import run_benchmark
     from uniot.benchmark.studies import plan_study
 
-    if (features is None) == (images is None):
+    chosen = Options() if options is None else Options.read(options)
+    if steps is not None:
+        chosen = Options({**chosen.shared, "steps": steps}, chosen.of_method)
+    if study == "universality":
+        refuse_for_universality(
+            settings=settings,
+            split=split,
+            common=common,
+            source_private=source_private,
+            target_private=target_private,
+            images=images,
+            backbone=backbone,
+            weights=weights,
+            store=store,
+            incomplete=incomplete or None,
+        )
+        launcher = _launcher(out, jobs, threads, slurm_set or [], slurm=slurm)
+        planned = plan(
+            out,
+            dataset,
+            features or [],
+            methods=None if methods is None else _methods(methods, None),
+            purpose=purpose or "choice",
+            n_splits=seeds,
+            task_names=_words(tasks),
+            options=chosen,
+            threads=threads,
+            quick=quick,
+        )
+        _run(planned, out, launcher, partial(show_universality, planned, purpose=purpose or "choice"))
+        return
+    if purpose is not None or quick:
+        raise SettingsError("--purpose and --quick are for --study universality. Leave them out, or give it.")
+    if dataset is None:
+        raise SettingsError(
+            "no data set is named. Give one, such as `uniot benchmark office31 …`; only --study universality does "
+            "without."
+        )
+    if features is not None and len(features) > 1:
+        raise SettingsError("--features is given more than once, which is for --study universality. Give one file.")
+    file = Path(features[0]) if features else None
+    if (file is None) == (images is None):
         raise DataError("give the data with --features FILE or with --images FOLDER, one of the two.")
     if images is None and (weights is not None or store is not None):
         raise SettingsError("--weights and --store are for --images. Leave them out.")
     own_split = _own_split(split, (common, source_private, target_private))
     if own_split is not None and settings is not None:
         raise SettingsError("--settings are published splits, and a split of your own is given too. Leave one out.")
-    task_set = _task_set(dataset, features, images, is_own=own_split is not None)
+    task_set = _task_set(dataset, file, images, is_own=own_split is not None)
     splits = own_split or task_set.splits(_words(settings) or ["open-partial"])
     asked = _study(study, settings, task_set, splits)
     task_names = _words(tasks) or list((asked and asked.tasks) or task_set.tasks)
-    chosen = Options() if options is None else Options.read(options)
-    if steps is not None:
-        chosen = Options({**chosen.shared, "steps": steps}, chosen.of_method)
     named = _methods(methods, asked)
     check_methods(named, chosen)
     if images is not None:
         backbone = backbone or "efficientnet_lite0"
-        features = _embed(task_set, task_names, images, out, backbone, weights, store, incomplete=incomplete)
-    assert features is not None
+        file = _embed(task_set, task_names, images, out, backbone, weights, store, incomplete=incomplete)
+    assert file is not None
     planned = (partial(plan_jobs, splits=splits) if asked is None else partial(plan_study, asked))(
         tasks=task_set,
-        features=features,
+        features=file,
         methods=named,
         task_names=task_names,
         n_seeds=seeds,
-        backbone=backbone or features_backbone(features),
+        backbone=backbone or features_backbone(file),
         options=chosen,
         threads=threads,
         incomplete=incomplete,
     )
     launcher = _launcher(out, jobs, threads, slurm_set or [], slurm=slurm)
-    with watching(planned, launcher.count, Console(stderr=True, highlight=False)) as watcher:
-        summary = run_benchmark(planned, out, launcher, watcher)
-    written = show(summary, out, task_set.name) if asked is None else show_study(asked, summary, out, task_set)
-    conclude(summary, out, written)
+    _run(
+        planned,
+        out,
+        launcher,
+        partial(show, dataset=task_set.name) if asked is None else partial(show_study, asked, task_set=task_set),
+    )
+
+
+def _run(jobs: list[Job], out: Path, launcher: Launcher, shown: Callable[[Summary, Path], list[Path]]) -> None:
+    """Run the jobs, show and write what came of them, and exit with 1 if any failed."""
+    from rich.console import Console
+
+    from uniot.benchmark.live import watching
+    from uniot.benchmark.runner import run_benchmark
+
+    with watching(jobs, launcher.count, Console(stderr=True, highlight=False)) as watcher:
+        summary = run_benchmark(jobs, out, launcher, watcher)
+    conclude(summary, out, shown(summary, out))
     if summary.failures:
         raise typer.Exit(1)
 
