@@ -1,4 +1,4 @@
-"""Methods on class splits drawn at random, listed in random_splits.toml: what defaults are chosen and checked on.
+"""Methods on class splits drawn at random, listed in random_splits.toml: what the first defaults were chosen on.
 
     python benchmarks/random_splits.py                                     # the splits that defaults were chosen on
     python benchmarks/random_splits.py --purpose check                     # those that nothing was chosen on
