@@ -41,7 +41,6 @@ PURPOSES: Mapping[str, tuple[int, ...]] = {
 """Seeds of the splits: defaults may be chosen by results on the first, and are reported on the second."""
 METHODS = ("uniot-universal",)
 """Methods that the study runs unless others are named."""
-_QUICK_PAIRS = 2
 
 
 @dataclass(frozen=True)
@@ -167,11 +166,12 @@ def _chosen_pairs(
     collection: Collection, task_names: Sequence[str], *, quick: bool
 ) -> dict[str, tuple[DomainFacts, DomainFacts]]:
     pairs = {task: pair for task, pair in collection.pairs().items() if not task_names or task in task_names}
-    if quick and len(pairs) > _QUICK_PAIRS:
-        # The first and the last differ in both domains, or in the direction.
-        names = list(pairs)
-        pairs = {task: pairs[task] for task in (names[0], names[-1])}
-    return pairs
+    if not quick or not pairs:
+        return pairs
+    first = next(iter(pairs.values()))
+    # Another source and another target than those of the first pair.
+    others = {task: pair for task, pair in pairs.items() if all(a is not b for a, b in zip(pair, first, strict=True))}
+    return dict(list(pairs.items())[:1] + list(others.items())[-1:])
 
 
 def _target_sizes(source: DomainFacts, target: DomainFacts) -> dict[str, int]:
