@@ -58,6 +58,8 @@ BUNDLED_BACKBONES = tuple(_BUNDLED)
 class Split:
     """A backbone in two: `tail(trunk(x))` is the embedding, to the bit what the whole network gives.
 
+    With `flip` it is the mean of what the network gives for the image and for its mirror image.
+
     Both evaluate always, whatever mode a trainer sets: normalisation keeps the statistics of the pretraining. They
     are copies and share nothing with the backbone or with each other.
 
@@ -67,6 +69,7 @@ class Split:
         trunk: frozen; what it gives is worth keeping in an `EmbeddingStore`.
         tail: what is trained.
         preparation: of the images that the trunk takes.
+        flip: whether the trunk averages over an image and its mirror image.
     """
 
     name: str
@@ -74,6 +77,7 @@ class Split:
     trunk: nn.Module = field(repr=False)
     tail: nn.Module = field(repr=False)
     preparation: Preparation
+    flip: bool = False
 
     @property
     def digest(self) -> str:
@@ -83,7 +87,8 @@ class Split:
     @property
     def made_by(self) -> str:
         """Names everything that decides what the trunk gives for an image."""
-        return f"{self.name} {self.digest} cut {self.cut}, images {self.preparation.key}"
+        views = ", averaged with their mirror images" if self.flip else ""
+        return f"{self.name} {self.digest} cut {self.cut}, images {self.preparation.key}{views}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,20 +109,21 @@ class Backbone:
     width: int
     digest: str
 
-    def split(self, fine_tune: Cut) -> Split:
+    def split(self, fine_tune: Cut, *, flip: bool = False) -> Split:
         """The network in two, where the part that is trained begins.
 
         Args:
             fine_tune: "none": the trunk is the whole network; "all": the tail is; "last": the tail is the last stage
                 (of a vision transformer the last quarter of the blocks) with what follows it.
+            flip: average each embedding with that of the mirror image (test-time augmentation), in twice the time.
 
         Raises:
-            SettingsError: "last" for a network whose stages are not known.
+            SettingsError: "last" for a network whose stages are not known; or `flip` where anything is trained.
         """
-        trunk, tail = parts(deepcopy(self.network), fine_tune, self.name)
+        trunk, tail = parts(deepcopy(self.network), fine_tune, self.name, flip=flip)
         trunk.requires_grad_(False)
         tail.requires_grad_(True)
-        return Split(self.name, fine_tune, trunk, tail, self.preparation)
+        return Split(self.name, fine_tune, trunk, tail, self.preparation, flip)
 
 
 def load_backbone(name: str = DEFAULT_BACKBONE, weights: Path | None = None, *, pretrained: bool = True) -> Backbone:
