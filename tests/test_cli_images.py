@@ -18,6 +18,7 @@ from unittest import mock
 import numpy as np
 import pytest
 import torch
+from PIL import Image, ImageOps
 from safetensors.torch import load_file
 
 from uniot.model_files import load_model
@@ -246,6 +247,43 @@ def test_embeddings_of_images_give_the_same_answers(uniot, place, adapted):
     assert answers(place / "arrays" / "predictions.csv") == answers(place / "run" / "predictions.csv")
 
 
+def test_flip_averages_with_the_mirrored_images(uniot, place, tmp_path):
+    for name in ("straight", "mirrored"):
+        (tmp_path / name).mkdir()
+    for path in (place / "labelled" / "stripes").iterdir():
+        # A square, because the middle of other images may lie between two pixels.
+        image = Image.open(path).crop((0, 0, 80, 80))
+        image.save(tmp_path / "straight" / path.name)
+        ImageOps.mirror(image).save(tmp_path / "mirrored" / path.name)
+    told = uniot("embed", "straight", "--flip", "--out", "flipped.npz", folder=tmp_path).stdout
+    assert "numbers by efficientnet_lite0, averaged with the mirrored images." in told
+    for name in ("straight", "mirrored"):
+        uniot("embed", name, "--out", f"{name}.npz", folder=tmp_path)
+    flipped, straight, mirrored = (
+        np.load(tmp_path / f"{name}.npz")["x"] for name in ("flipped", "straight", "mirrored")
+    )
+    np.testing.assert_allclose(flipped, (straight + mirrored) / 2, atol=0.02)
+    assert np.abs(flipped - straight).max() > 0.1
+
+
+def test_run_with_flip_predicts_with_it(uniot, place):
+    uniot("adapt", "labelled", "unlabelled", "--flip", "--out", "with-flip", folder=place)
+    assert "\nflip = true\n" in (place / "with-flip" / "settings.toml").read_text(encoding="utf-8")
+    uniot("predict", "with-flip", "unlabelled", "--out", "with-flip.csv", folder=place)
+    columns = ("path", "label", "confidence", "group")
+    first, again = (
+        [tuple(row[name] for name in columns) for row in answers(place / path)]
+        for path in ("with-flip/predictions.csv", "with-flip.csv")
+    )
+    assert first == again
+    assert "goes on with the backbone of the run" in uniot(
+        "adapt", "--continue", "with-flip", "--no-flip", folder=place, code=1
+    ).stderr.replace("\n", " ")
+    settings = ("--settings", "with-flip/settings.toml")
+    uniot("adapt", "labelled", "unlabelled", *settings, "--no-flip", "--out", "without-flip", folder=place)
+    assert not load_model(place / "without-flip").reader.settings.flip
+
+
 @pytest.mark.slow
 def test_two_processes_end_with_the_answers_of_one(place, adapted):
     command = ("adapt", "labelled", "unlabelled", "--out", "two", "--settings", "quick.toml", "--devices", "2")
@@ -271,6 +309,10 @@ def test_two_processes_end_with_the_answers_of_one(place, adapted):
         (("labelled", "quick.toml"), "labelled holds images and quick.toml embeddings"),
         (("labelled", "unlabelled", "--devices", "none"), "--devices is 'none'. Give how many processes"),
         (("labelled", "unlabelled", "--backbone", "resnet5"), "there is no backbone called 'resnet5'. Near it are"),
+        (
+            ("labelled", "unlabelled", "--flip", "--fine-tune", "last"),
+            "flip averages the embeddings of a frozen",
+        ),
         (("labelled", "unlabelled", "--resume"), "holds no interrupted run. Leave --resume out to begin one"),
         (("labelled", "unlabelled", "--precision", "bf16-mixed"), "precision is 'bf16-mixed' and there is no GPU"),
     ],

@@ -311,7 +311,7 @@ def image_model(photographs: Path, **images: object) -> AdaptedModel:
         torch.manual_seed(0)
         backbone = load_backbone(chosen.backbone, pretrained=False)
         backbone = replace(backbone, preparation=Preparation(resize=36, crop=32))
-        reader = ImageReader(chosen, backbone, backbone.split(chosen.fine_tune))
+        reader = ImageReader(chosen, backbone, backbone.split(chosen.fine_tune, flip=chosen.flip))
     else:
         reader = ImageReader.open(chosen)
     # Long enough that most answers lie clear of the border, where the two can be compared.
@@ -388,6 +388,15 @@ def test_the_example_says_of_image_files_what_the_run_says(
     assert_example_agrees(model, photographs, tmp_path / "model.onnx", capsys)
     # Ten times as much where embeddings are not rounded as the run rounds them.
     assert typical_difference(model, photographs, tmp_path / "model.onnx") < 3e-7
+
+
+def test_averaging_over_mirror_images_is_in_the_file(
+    photographs: Path, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    model = image_model(photographs, flip=True)
+    export_onnx(model, tmp_path / "model.onnx")
+    assert typical_difference(model, photographs, tmp_path / "model.onnx") < 3e-7
+    assert_example_agrees(model, photographs, tmp_path / "model.onnx", capsys)
 
 
 def test_the_example_needs_neither_uniot_nor_torch() -> None:

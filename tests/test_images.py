@@ -15,6 +15,7 @@ from uniot.errors import DataError
 from uniot.images import ImageRun, Reading, adapt_images, predict_images, write_duplicates, write_skipped
 from uniot.model import AdaptedModel
 from uniot.model_files import load_model, save_model
+from uniot.run_folder import read_tensors, write_tensors
 from uniot.settings import ImageSettings, Settings
 
 QUICK = Settings.checked(
@@ -79,6 +80,27 @@ def test_saved_run_answers_for_photographs_as_before(frozen, folders, tmp_path):
     nearest = np.concatenate([block.prediction.nearest for block in blocks])
     np.testing.assert_array_equal(known, frozen.model.target.known)
     np.testing.assert_array_equal(nearest, frozen.model.target.nearest)
+
+
+def test_run_with_flip_remembers_it(frozen, folders, store, tmp_path):
+    flipped = run(folders, store, flip=True)
+    assert flipped.model.fingerprint != frozen.model.fingerprint
+    assert (flipped.source.computed, flipped.target.computed) == (24, 24)
+    save_model(flipped.model, tmp_path / "run", [file.name for file in flipped.target.files])
+    loaded = load_model(tmp_path / "run")
+    assert loaded.reader.settings.flip
+    assert loaded.reader.split.made_by == flipped.model.reader.split.made_by != frozen.model.reader.split.made_by
+    (block,) = predict_images(loaded, unlabelled_images(folders[1]))
+    np.testing.assert_array_equal(block.prediction.known, flipped.model.target.known)
+    np.testing.assert_allclose(block.prediction.confidence, flipped.model.target.confidence, atol=1e-6)
+
+
+def test_run_from_before_flip_is_read_without_it(frozen, tmp_path):
+    frozen.model.reader.save(tmp_path / "backbone.safetensors")
+    tensors, about = read_tensors(tmp_path / "backbone.safetensors")
+    assert about["images"].pop("flip") is False
+    write_tensors(tmp_path / "backbone.safetensors", tensors, about)
+    assert ImageReader.load(tmp_path / "backbone.safetensors").split.made_by == frozen.model.reader.split.made_by
 
 
 def test_run_of_images_without_its_backbone_is_refused(frozen, tmp_path):

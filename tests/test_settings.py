@@ -126,7 +126,9 @@ def test_settings_of_images_are_a_table_of_their_own(tmp_path):
     assert Settings.from_toml(path) == (Settings(steps=7), images)
 
 
-@pytest.mark.parametrize("wrong", [{"fine_tune": "some"}, {"backbone": "../x y"}, {"accumulate": 0}, {"size": 3}])
+@pytest.mark.parametrize(
+    "wrong", [{"fine_tune": "some"}, {"backbone": "../x y"}, {"accumulate": 0}, {"flip": "sideways"}, {"size": 3}]
+)
 def test_wrong_settings_of_images_are_named(wrong):
     with pytest.raises(SettingsError, match=next(iter(wrong))):
         ImageSettings.checked(**wrong)

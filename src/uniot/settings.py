@@ -53,6 +53,10 @@ class ImageSettings(CheckedSettings):
         description="Name of a timm model; efficientnet_lite0 comes with the install.",
     )
     weights: str | None = Field(None, description="File that its weights were read from; its own if left out.")
+    flip: bool = Field(
+        False,
+        description="Average the embedding of an image with that of its mirror image (test-time augmentation).",
+    )
     fine_tune: Literal["none", "last", "all"] = Field(
         "none", description="What of the backbone is trained: nothing, the last stage, or all of it."
     )

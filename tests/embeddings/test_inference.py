@@ -81,6 +81,23 @@ def test_rows_are_what_the_network_gives_in_half_precision(small):
     np.testing.assert_allclose(rows, small.network(images(small, 3)), rtol=2e-3, atol=1e-3 * np.abs(rows).max())
 
 
+def test_fast_form_averages_over_mirror_images(small):
+    split = small.split("none", flip=True)
+    fast = inference_form(split.trunk, small.preparation.crop)
+    assert not any(isinstance(module, nn.BatchNorm2d) for module in fast.modules())
+    batch = images(small)
+    expected = (small.network(batch) + small.network(batch.flip(3))) / 2
+    torch.testing.assert_close(fast(batch), expected, rtol=1e-4, atol=1e-5 * expected.abs().max().item())
+
+
+def test_mirrored_pixels_have_the_same_averaged_row_to_the_bit(small):
+    some = pixels(small, 3)
+    with FrozenTrunk(small.split("none", flip=True), 4) as trunk:
+        rows = trunk.submit(some).result()
+        mirrored = trunk.submit([image[:, :, ::-1] for image in some]).result()
+    assert np.array_equal(rows, mirrored)
+
+
 def test_threads_compute_the_same_and_leave_the_number_of_threads(small):
     some = pixels(small, 12)
     with FrozenTrunk(small.split("last"), 4) as trunk:

@@ -32,6 +32,7 @@ def soft(width, height, seed=0):
     "name",
     [
         "tf_efficientnet_lite0",  # bicubic, mean and std of a half
+        "tf_efficientnet_lite2",  # 292 pixels, of which 260
         "resnet18.tv_in1k",  # bilinear
         "resnet50.a1_in1k",  # a larger part of the image
         "convnext_base.fb_in22k_ft_in1k_384",  # squashed

@@ -110,6 +110,30 @@ def test_network_of_unknown_stages_names_those_that_are_known(backbone):
     assert torch.equal(split.tail(split.trunk(batch)), backbone("test_byobnet").network(batch))
 
 
+@pytest.mark.parametrize("name", ["test_efficientnet", "test_vit"])
+def test_flip_averages_an_image_with_its_mirror_image(backbone, name):
+    whole = backbone(name)
+    batch = images(whole)
+    split = whole.split("none", flip=True)
+    straight, mirrored = whole.network(batch), whole.network(batch.flip(3))
+    assert not torch.allclose(straight, mirrored)
+    assert torch.equal(split.tail(split.trunk(batch)), (straight + mirrored) / 2)
+    assert torch.equal(split.trunk(batch.flip(3)), split.trunk(batch))
+
+
+@pytest.mark.parametrize("cut", ["last", "all"])
+def test_flip_is_refused_where_the_network_is_trained(small, cut):
+    with pytest.raises(SettingsError, match=f"flip averages .*fine_tune is '{cut}': .*fine_tune to 'none', or flip to"):
+        small.split(cut, flip=True)
+
+
+def test_flip_has_the_same_weights_under_the_same_names_and_another_name_in_the_store(small):
+    plain, flipped = small.split("none"), small.split("none", flip=True)
+    assert flipped.digest == plain.digest
+    assert flipped.made_by != plain.made_by
+    assert flipped.made_by.endswith("averaged with their mirror images")
+
+
 def test_what_a_trunk_makes_is_named_by_its_weights_and_its_cut(small, backbone):
     none, last = small.split("none"), small.split("last")
     assert len({none.made_by, last.made_by, backbone("test_resnet").split("none").made_by}) == 3

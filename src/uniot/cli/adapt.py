@@ -87,6 +87,15 @@ def adapt(
         Path | None,
         typer.Option(help="Its weights from a file, .safetensors or a state dict.", rich_help_panel=_IMAGES),
     ] = None,
+    flip: Annotated[
+        bool | None,
+        typer.Option(
+            "--flip/--no-flip",
+            help="Average with the embedding of the mirrored image; twice the time to read images.",
+            rich_help_panel=_IMAGES,
+            show_default=False,
+        ),
+    ] = None,
     fine_tune: Annotated[
         FineTune | None, typer.Option(help="What of the backbone is trained; none.", rich_help_panel=_IMAGES)
     ] = None,
@@ -139,12 +148,13 @@ def adapt(
     of_images = {
         "backbone": backbone,
         "weights": None if weights is None else str(weights),
+        "flip": flip,
         "fine_tune": None if fine_tune is None else fine_tune.value,
         "accumulate": accumulate,
         "precision": None if precision is None else precision.value,
     }
     if continued is not None:
-        begin, out = _continued(continued, out, (source, target, names), [backbone, weights, fine_tune])
+        begin, out = _continued(continued, out, (source, target, names), [backbone, weights, flip, fine_tune])
         settings = settings or continued / "settings.toml"
     elif source is None or target is None or out is None:
         raise DataError(
@@ -161,7 +171,9 @@ def adapt(
         chosen = chosen.model_copy(update={"n_private_classes": private_classes})
     are_images = begin.are_images()
     if not are_images and any(value is not None for value in of_images.values()):
-        raise SettingsError("--backbone, --weights, --fine-tune, --accumulate and --precision are for images only.")
+        raise SettingsError(
+            "--backbone, --weights, --flip, --fine-tune, --accumulate and --precision are for images only."
+        )
     processes = start_processes(_devices(devices), nodes, images.precision)
     leads = processes.rank == 0
     if leads:

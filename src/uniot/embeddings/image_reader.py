@@ -20,7 +20,7 @@ class ImageReader:
     """A backbone, cut where training begins: the trunk is computed once an image, the tail is trained.
 
     Attributes:
-        settings: backbone and what of it is trained.
+        settings: backbone, its views of an image, and what of it is trained.
         backbone: the network as it was pretrained, and how it wants its images.
         split: trunk and tail.
     """
@@ -34,7 +34,7 @@ class ImageReader:
         """The pretrained backbone that the settings name."""
         weights = None if settings.weights is None else Path(settings.weights)
         backbone = load_backbone(settings.backbone, weights)
-        return cls(settings, backbone, backbone.split(settings.fine_tune))
+        return cls(settings, backbone, backbone.split(settings.fine_tune, flip=settings.flip))
 
     @property
     def fine_tunes(self) -> bool:
@@ -75,7 +75,7 @@ class ImageReader:
         backbone = Backbone(
             settings.backbone, empty.network, preparation, empty.width, digest=cast(str, about["digest"])
         )
-        split = backbone.split(settings.fine_tune)
+        split = backbone.split(settings.fine_tune, flip=settings.flip)
         try:
             split.trunk.load_state_dict(tensors)
         except RuntimeError as error:

@@ -29,6 +29,22 @@ class Part(nn.Sequential):
         return super().train(False)
 
 
+class FlipAveraged(Part):
+    """A whole network whose embedding is the mean of those of an image and of its mirror image.
+
+    The names of its weights are those of the network without averaging.
+    """
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__({"network": network})
+
+    def forward(self, images: Tensor) -> Tensor:
+        # One pass after the other: both in one batch would take twice the memory.
+        embeddings: Tensor = self[0](images)
+        mirrored: Tensor = self[0](images.flip(-1))
+        return (embeddings + mirrored) / 2
+
+
 @dataclass(frozen=True)
 class _Family:
     """Layers of a class of networks in the order of its forward pass; the last of `stages` begins the tail."""
@@ -54,8 +70,25 @@ _FAMILIES = {
 _RESNET = (("conv1", "bn1", "act1", "maxpool", "layer1", "layer2", "layer3"), ("layer4", "global_pool"))
 
 
-def parts(network: nn.Module, cut: Cut, name: str) -> tuple[nn.Module, nn.Module]:
-    """The frozen and the trained part of a network of timm without a classifier; they take its layers over."""
+def parts(network: nn.Module, cut: Cut, name: str, *, flip: bool = False) -> tuple[nn.Module, nn.Module]:
+    """The frozen and the trained part of a network of timm without a classifier; they take its layers over.
+
+    Args:
+        network: the whole.
+        cut: what is trained.
+        name: of the network, for errors.
+        flip: whether the frozen part averages over an image and its mirror image.
+
+    Raises:
+        SettingsError: the stages of the network are not known, or embeddings that are trained are to be averaged.
+    """
+    if flip and cut != "none":
+        raise SettingsError(
+            f"flip averages the embeddings of a frozen network, and fine_tune is {cut!r}: training sees one view of an "
+            "image at a time. Set fine_tune to 'none', or flip to false."
+        )
+    if flip:
+        return FlipAveraged(network), nn.Identity()
     if cut == "none":
         return Part({"network": network}), nn.Identity()
     if cut == "all":

@@ -110,7 +110,7 @@ def _inputs(model: AdaptedModel) -> str:
 def _settings(model: AdaptedModel) -> dict[str, object]:
     shown: dict[str, object] = {}
     if model.reader is not None:
-        shown = {"backbone": model.reader.settings.backbone, "fine_tune": model.reader.settings.fine_tune}
+        shown = {name: getattr(model.reader.settings, name) for name in ("backbone", "flip", "fine_tune")}
     elif model.settings.backbone != "none":
         shown = {"backbone": model.settings.backbone}
     names = ("method", *(_OF_TRAINING if model.settings.steps else ()), "seed")
