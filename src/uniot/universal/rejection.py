@@ -1,0 +1,282 @@
+"""Which target samples are of no source class, decided without an absolute similarity.
+
+Three probabilities are estimated for every target sample, each in units that the target itself sets:
+
+    similarity   its cosine to the nearest class mean, relative to the level that the most similar samples reach
+    membership   its cosine to the exemplars of that class in the target: within one domain there is no shift
+    presence     whether the class is in the target at all: its exemplars stand out from what other samples reach
+
+A sample is known if their weighted geometric mean reaches a threshold. Membership rejects private samples whose nearest
+class is present, presence those whose nearest class is absent, and neither shrinks with the distance of the domains.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from functools import cache
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+# Chosen on the choice splits of the universality study, see docs/beyond-the-paper.md: means and standard deviations of
+# the private and of the common component of each statistic.
+_SIMILARITY = (0.40, 0.18, 0.85, 0.30)
+_MEMBERSHIP = (0.15, 0.30, 0.80, 0.30)
+_SEPARATION = (0.40, 0.30, 1.20, 0.50)
+# The spread of class levels is estimated; two classes' worth of this spread are added to what was seen.
+_LEVEL_SPREAD, _LEVEL_COUNT, _LEVEL_MEAN = 0.30, 2.0, 0.90
+# Absent classes reach about this part of the level of present ones (as a logarithm), and vary by this much.
+_ABSENT_LEVEL, _ABSENT_SPREAD = -0.8, 0.35
+# A class whose exemplars stand out this clearly is certainly present, and shows how much class levels vary.
+_CERTAIN_SEPARATION, _CERTAIN_SOFTNESS = 1.0, 0.15
+_LEVEL_WEIGHT, _SEPARATION_WEIGHT, _PRESENCE_OFFSET = 1.0, 0.5, 0.5
+# Weights of similarity, membership and presence in the geometric mean, exponents of the estimated priors, threshold.
+_WEIGHTS = (1.0, 1.0, 1.0)
+_PRIOR_POWERS = (1.0, 1.0)
+_THRESHOLD = 0.35
+# A probability of zero would veto the other two.
+_FLOOR = 0.01
+_LEVEL_QUANTILE = 0.8
+# Common samples of domains that are close have little room to vary below a level near one, but always some.
+_ROOM_TO_VARY, _LEAST_DEVIATION = 0.75, 0.08
+# Exemplars of a class: this part of its samples, and its members: samples with at least this cosine to the exemplars.
+_EXEMPLAR_PART, _MEMBER_COSINE = 0.15, 0.4
+_FEWEST_SAMPLES, _FEWEST_FOR_NULL = 3, 5
+# Level and separation that a class with too few samples to tell is given: those of an absent one.
+_UNSEEN = (0.3, 0.2)
+_ITERATIONS = 50
+_LEAST_LEVEL = 1e-3
+_BLOCK = 4096
+# Cosines this far apart, in units of the level, differ by e in the probability of the class.
+_SOFTNESS = 0.1
+
+
+@dataclass(frozen=True)
+class Rejection:
+    """A fitted rejection rule for some of the classes.
+
+    Attributes:
+        prototypes: class means, (c, p), unit rows.
+        exemplars: mean direction of the most similar target samples of each class, (c, p), unit rows.
+        presence: probability that each class is in the target, (c,), float64.
+        level: cosine that the most similar samples reach, (), float64.
+        priors: private prior of similarity and of membership, (2,), float64.
+        weights: of similarity, membership and presence, (3,), float64, adding up to one.
+    """
+
+    prototypes: Tensor
+    exemplars: Tensor
+    presence: Tensor
+    level: Tensor
+    priors: Tensor
+    weights: Tensor
+
+    def shares(self, rows: Tensor) -> Tensor:
+        """Return what speaks for each class in units of what it takes to be known, (n, c), float64.
+
+        Args:
+            rows: directions of target samples, (n, p), unit rows.
+        """
+        cosines = rows.double() @ self.prototypes.double().t()
+        similarity, nearest = cosines.max(dim=1)
+        membership = (rows.double() * self.exemplars.double()[nearest]).sum(dim=1)
+        probabilities = torch.stack(
+            [
+                _posterior(_similarity_ratio(similarity, self.level), self.priors[0], _PRIOR_POWERS[0]),
+                _posterior(_log_ratio(membership, *_MEMBERSHIP), self.priors[1], _PRIOR_POWERS[1]),
+                self.presence[nearest],
+            ]
+        )
+        known = ((probabilities + _FLOOR).log() * self.weights[:, None]).sum(dim=0).exp().clamp_max(1 - 1e-6)
+        odds = known / (1 - known) * ((1 - _THRESHOLD) / _THRESHOLD)
+        below = (cosines - similarity[:, None]) / (_SOFTNESS * self.level)
+        return odds[:, None] * below.clamp_min(-500).exp()
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return every part by its name, as `from_tensors` takes it."""
+        return {part.name: getattr(self, part.name).clone() for part in fields(self)}
+
+
+def fit_rejection(
+    rows: Tensor,
+    prototypes: Tensor,
+    *,
+    n_neighbours: int,
+    level: float | None = None,
+    estimates_prior: bool = True,
+) -> Rejection:
+    """Fit the rule on the whole target.
+
+    Args:
+        rows: directions of the target samples, (n, p), unit rows.
+        prototypes: class means, (c, p), unit rows.
+        n_neighbours: samples that were averaged; a class has at least as many exemplars if it has as many samples.
+        level: cosine that samples of these classes reach if it is known, as it is for classes that were named in the
+            target itself. They are present, and similarity alone decides.
+        estimates_prior: whether the private priors are estimated; otherwise they are one half.
+    """
+    seen = _Seen.of(rows, prototypes)
+    known_level = level is not None
+    found = max(_quantile(seen.similarity, _LEVEL_QUANTILE) if level is None else level, _LEAST_LEVEL)
+    certain = torch.ones(len(prototypes), dtype=torch.float64)
+    ratio = _similarity_ratio(seen.similarity, torch.tensor(found, dtype=torch.float64))
+    prior = _private_prior(ratio, torch.ones_like(ratio)) if estimates_prior else 0.5
+    if known_level:
+        exemplars, presence, member_prior = prototypes, certain, 0.5
+    else:
+        exemplars = seen.exemplars(rows, n_neighbours)
+        membership = _own_cosine(rows, exemplars, seen.nearest)
+        presence = _presence(seen, membership, found)
+        weights = presence[seen.nearest].clamp_min(0.05)
+        member_prior = _private_prior(_log_ratio(membership, *_MEMBERSHIP), weights) if estimates_prior else 0.5
+    weights = torch.tensor((1.0, 0.0, 0.0) if known_level else _WEIGHTS, dtype=torch.float64)
+    return Rejection(
+        prototypes=prototypes,
+        exemplars=exemplars,
+        presence=presence,
+        level=torch.tensor(found, dtype=torch.float64),
+        priors=torch.tensor((prior, member_prior), dtype=torch.float64),
+        weights=weights / weights.sum(),
+    )
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """What the target samples are nearest to.
+
+    Attributes:
+        similarity: cosine of each sample to its nearest class, (n,), float64.
+        nearest: index of that class, (n,).
+        mean: mean cosine to each class of the samples that are nearest to another class, (c,), float64.
+        deviation: standard deviation of the same, (c,), float64.
+    """
+
+    similarity: Tensor
+    nearest: Tensor
+    mean: Tensor
+    deviation: Tensor
+
+    @classmethod
+    def of(cls, rows: Tensor, prototypes: Tensor) -> _Seen:
+        """Compare all samples with all classes, in blocks."""
+        n_classes = len(prototypes)
+        sums = torch.zeros(2, 3, n_classes, dtype=torch.float64)
+        similarity, nearest = [], []
+        for block in rows.split(_BLOCK):
+            cosines = block.double() @ prototypes.double().t()
+            best = cosines.max(dim=1)
+            similarity.append(best.values)
+            nearest.append(best.indices)
+            # The first three are sums over all samples, the last over those that are nearest to the class.
+            sums[0] += torch.stack([torch.ones_like(cosines).sum(0), cosines.sum(0), cosines.square().sum(0)])
+            own = torch.stack([torch.ones_like(best.values), best.values, best.values.square()])
+            sums[1].index_add_(1, best.indices, own)
+        others = sums[0] - sums[1]
+        count, total, squares = torch.where(others[0] >= _FEWEST_FOR_NULL, others, sums[0])
+        mean = total / count
+        deviation = ((squares - count * mean.square()) / (count - 1).clamp_min(1)).clamp_min(0).sqrt()
+        return cls(torch.cat(similarity), torch.cat(nearest), mean, deviation)
+
+    def exemplars(self, rows: Tensor, n_neighbours: int) -> Tensor:
+        """Return the mean direction of the most similar samples of each class, (c, p); zero for an empty class."""
+        n_classes = len(self.mean)
+        order = torch.argsort(self.similarity, descending=True, stable=True)
+        order = order[torch.argsort(self.nearest[order], stable=True)]
+        sizes = torch.bincount(self.nearest, minlength=n_classes)
+        place = torch.arange(len(order)) - torch.repeat_interleave(sizes.cumsum(0) - sizes, sizes)
+        usual = sizes.clamp_max(len(rows) // n_classes)
+        wanted = torch.maximum((_EXEMPLAR_PART * usual).long(), sizes.clamp_max(n_neighbours))
+        chosen = order[place < wanted[self.nearest[order]]]
+        means = torch.zeros(n_classes, rows.shape[1], dtype=rows.dtype)
+        return F.normalize(means.index_add_(0, self.nearest[chosen], rows[chosen]), dim=1)
+
+    def separation(self) -> Tensor:
+        """Return by how many standard deviations each sample exceeds what other samples reach, (n,), as a logarithm.
+
+        Divided by what the largest of as many normal variables exceeds their mean by: the nearest of many classes is
+        nearer than that of few. The deviation of a class is shrunk towards that of the median class.
+        """
+        scale = (self.deviation * self.deviation.median()).sqrt().clamp_min(1e-4)
+        score = (self.similarity - self.mean[self.nearest]) / scale[self.nearest]
+        return (score / _expected_maximum(len(self.mean))).clamp_min(0.05).log()
+
+
+def _presence(seen: _Seen, membership: Tensor, level: float) -> Tensor:
+    """Return the probability that each class is in the target, (c,)."""
+    n_classes = len(seen.mean)
+    sizes = torch.bincount(seen.nearest, minlength=n_classes)
+    members = (membership > _MEMBER_COSINE).double()
+    count = torch.zeros(n_classes, dtype=torch.float64).index_add_(0, seen.nearest, members)
+    enough = (sizes >= _FEWEST_SAMPLES) & (count > 0)
+
+    def mean_over_members(values: Tensor, otherwise: float) -> Tensor:
+        sums = torch.zeros(n_classes, dtype=torch.float64).index_add_(0, seen.nearest, members * values)
+        return torch.where(enough, sums / count.clamp_min(1), otherwise)
+
+    reached = (mean_over_members(seen.similarity, _UNSEEN[0] * level) / level).clamp(0.02, 3).log()
+    separation = mean_over_members(seen.separation(), _UNSEEN[1])
+    certain = torch.sigmoid((separation - _CERTAIN_SEPARATION) / _CERTAIN_SOFTNESS) * (sizes > 0)
+    weight = certain.sum() + _LEVEL_COUNT
+    usual = torch.tensor(_LEVEL_MEAN, dtype=torch.float64).log()
+    mean = ((certain * reached).sum() + _LEVEL_COUNT * usual) / weight
+    spread = (((certain * (reached - mean).square()).sum() + _LEVEL_COUNT * _LEVEL_SPREAD**2) / weight).sqrt()
+    absent = float(mean) + _ABSENT_LEVEL
+    by_level = _log_ratio(reached, absent, _ABSENT_SPREAD, float(mean), float(spread))
+    by_separation = _log_ratio(separation, *_SEPARATION)
+    return torch.sigmoid(_LEVEL_WEIGHT * by_level + _SEPARATION_WEIGHT * by_separation + _PRESENCE_OFFSET)
+
+
+def _similarity_ratio(similarity: Tensor, level: Tensor) -> Tensor:
+    private_mean, private_deviation, common_mean, deviation = _SIMILARITY
+    room = (_ROOM_TO_VARY * (1 - level)).clamp(_LEAST_DEVIATION, deviation)
+    return _log_ratio(similarity / level, private_mean, private_deviation, common_mean, room)
+
+
+def _log_ratio(
+    values: Tensor,
+    private_mean: float,
+    private_deviation: float,
+    common_mean: float,
+    common_deviation: float | Tensor,
+) -> Tensor:
+    """Return log densities, common less private; each is flat beyond its mean, away from the other."""
+    spread = torch.as_tensor(common_deviation, dtype=torch.float64)
+    common = -0.5 * ((values.clamp_max(common_mean) - common_mean) / spread).square() - spread.log()
+    private = (values.clamp_min(private_mean) - private_mean) / private_deviation
+    ratio = common + 0.5 * private.square() + torch.tensor(private_deviation, dtype=torch.float64).log()
+    return ratio.clamp(-25, 25)
+
+
+def _posterior(log_ratio: Tensor, prior: Tensor, power: float) -> Tensor:
+    """Return the probability of the common component, with the prior odds raised to a power."""
+    return torch.sigmoid(log_ratio + power * ((1 - prior) / prior).log())
+
+
+def _private_prior(log_ratio: Tensor, weights: Tensor) -> float:
+    """Estimate the prior of the private component by EM; Laplace smoothing keeps it away from 0 and 1."""
+    prior, total = 0.5, float(weights.sum())
+    for _ in range(_ITERATIONS):
+        common = _posterior(log_ratio, torch.tensor(prior, dtype=torch.float64), 1.0)
+        prior = 1 - (float((weights * common).sum()) + 1) / (total + 2)
+    return prior
+
+
+def _own_cosine(rows: Tensor, directions: Tensor, nearest: Tensor) -> Tensor:
+    """Return the cosine of each row to the direction of its nearest class, (n,), float64."""
+    blocks = zip(rows.split(_BLOCK), nearest.split(_BLOCK), strict=True)
+    return torch.cat([(block * directions[index]).sum(dim=1) for block, index in blocks]).double()
+
+
+def _quantile(values: Tensor, level: float) -> float:
+    """Return a quantile without the size limit of `torch.quantile`."""
+    return float(values.kthvalue(1 + round(level * (len(values) - 1))).values)
+
+
+@cache
+def _expected_maximum(n_variables: int) -> float:
+    """Return the expected maximum of independent standard normal variables, by numerical integration."""
+    grid = torch.linspace(-10, 10, 20_001, dtype=torch.float64)
+    below = torch.special.ndtr(grid) ** n_variables
+    # E[max] = ∫ (1 - F) over the positive axis - ∫ F over the negative one.
+    return float(torch.trapezoid(torch.where(grid > 0, 1 - below, -below), grid))
