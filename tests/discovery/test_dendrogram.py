@@ -28,14 +28,14 @@ def by_first_member(groups: np.ndarray) -> np.ndarray:
 @given(n=st.integers(2, 60), seed=st.integers(0, 10_000), method=st.sampled_from(["ward", "average"]))
 def test_every_cut_is_that_of_scipy(n, seed, method):
     distance = pdist(points(n, seed))
-    tree = Dendrogram.fit(squareform(distance), method)
+    tree = Dendrogram.fit(distance, method)
     expected = cut_tree(linkage(distance, method))  # the first column has n groups, the last one
     for n_groups in range(1, n + 1):
         np.testing.assert_array_equal(by_first_member(tree.groups(n_groups)), expected[:, n - n_groups])
 
 
 def test_groups_of_a_cut_are_contiguous_in_the_order():
-    tree = Dendrogram.fit(squareform(pdist(points(40, 0))), "ward")
+    tree = Dendrogram.fit(pdist(points(40, 0)), "ward")
     for n_groups in (1, 3, 17, 40):
         ordered = tree.groups(n_groups)[tree.order]
         assert len(tree.starts(n_groups)) == n_groups
@@ -45,7 +45,7 @@ def test_groups_of_a_cut_are_contiguous_in_the_order():
 def test_samples_of_one_leaf_are_never_separated():
     rng = np.random.default_rng(0)
     distance, leaf = pdist(points(9, 1)), rng.permutation(np.arange(50) % 9)
-    tree = Dendrogram.fit(squareform(distance), "average", leaf)
+    tree = Dendrogram.fit(distance, "average", leaf)
     expected = cut_tree(linkage(distance, "average"))
     for n_groups in range(1, 10):
         groups = by_first_member(tree.groups(n_groups))
@@ -57,7 +57,7 @@ def test_agreement_is_the_v_measure_of_every_cut(seed):
     from sklearn.metrics import v_measure_score
 
     rng = np.random.default_rng(seed)
-    tree = Dendrogram.fit(squareform(pdist(points(50, seed))), "ward")
+    tree = Dendrogram.fit(pdist(points(50, seed)), "ward")
     classes, known = rng.integers(3, 8, 50), rng.random(50) < 0.6
     agreement = tree.agreement(classes, known)
     assert len(agreement) == 50
@@ -71,19 +71,19 @@ def test_agreement_counts_every_sample_of_a_leaf():
 
     rng = np.random.default_rng(0)
     leaf, classes = np.append(np.arange(8), rng.integers(0, 8, 60)), rng.integers(0, 4, 68)
-    tree = Dendrogram.fit(squareform(pdist(points(8, 2))), "average", leaf)
+    tree = Dendrogram.fit(pdist(points(8, 2)), "average", leaf)
     agreement = tree.agreement(classes, np.ones(68, dtype=bool))
     for n_groups in range(1, 9):
         assert agreement[n_groups - 1] == pytest.approx(v_measure_score(classes, tree.groups(n_groups)), abs=1e-12)
 
 
 def test_without_a_known_sample_every_cut_agrees():
-    tree = Dendrogram.fit(squareform(pdist(points(12, 0))), "ward")
+    tree = Dendrogram.fit(pdist(points(12, 0)), "ward")
     assert (tree.agreement(np.zeros(12, int), np.zeros(12, bool)) == 1).all()
 
 
 def test_one_class_in_one_group_agrees_entirely():
-    tree = Dendrogram.fit(squareform(pdist(points(12, 0))), "ward")
+    tree = Dendrogram.fit(pdist(points(12, 0)), "ward")
     agreement = tree.agreement(np.full(12, 3), np.ones(12, bool))
     assert agreement[0] == 1
     assert np.abs(agreement[1:]).max() < 1e-12
@@ -93,7 +93,7 @@ def test_silhouettes_of_all_cuts_are_those_of_scikit_learn():
     from sklearn.metrics import silhouette_score
 
     distance = squareform(pdist(points(60, 3), "cosine"))
-    tree = Dendrogram.fit(distance, "ward")
+    tree = Dendrogram.fit(squareform(distance), "ward")
     numbers = range(2, 60)
     scores = mean_silhouettes(distance, tree.order, map(tree.starts, numbers))
     expected = [silhouette_score(distance, tree.groups(number), metric="precomputed") for number in numbers]

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from uniot.discovery import NumberOfClasses, SeenTarget, number_of_private_classes
-from uniot.discovery.number import _by_known_classes, _by_silhouette, _Draw
+from uniot.discovery.number import _by_known_classes, _by_silhouette, _cosine_distance, _Draw
 
 
 def target(n_known: int, n_private: int, per_class: int = 20, things: int = 1, seed: int = 0) -> SeenTarget:
@@ -115,7 +115,8 @@ def test_counts_are_those_of_scipy_and_scikit_learn_cut_by_cut(seed):
         return silhouette_score(distance, groups, metric="precomputed")
 
     seen, rng = target(7, 5, per_class=15, things=3, seed=seed), np.random.default_rng(seed)
-    draw = _Draw(replace(seen, known=seen.known ^ (rng.random(len(seen)) < 0.1)), np.arange(len(seen)))
+    seen = replace(seen, known=seen.known ^ (rng.random(len(seen)) < 0.1))
+    draw = _Draw(seen, _cosine_distance(seen.embeddings), np.arange(len(seen)))
     every = cuts(draw.cosine_distance).T
     agreement = [v_measure_score(draw.nearest[draw.known], groups[draw.known]) for groups in every]
     equal = every[np.array(agreement) > max(agreement) - 1e-9]

@@ -7,7 +7,6 @@ from functools import cached_property
 
 import numpy as np
 from scipy.cluster.hierarchy import linkage
-from scipy.spatial.distance import squareform
 
 # Entropies of a few thousand samples are exact to this; the smallest that is not zero is far larger.
 _NO_ENTROPY = 1e-9
@@ -31,12 +30,12 @@ class Dendrogram:
         """Cluster by the distances between leaves.
 
         Args:
-            distance: (n_leaves, n_leaves), symmetric, with a zero diagonal.
+            distance: condensed, (n_leaves (n_leaves - 1) / 2,), as SciPy's `squareform` gives it.
             method: of SciPy's `linkage`, such that later merges are never closer: "ward" or "average".
             leaf: leaf that each sample is in, (n_samples,); one sample per leaf if None.
         """
-        merges = linkage(squareform(distance, checks=False), method)[:, :2].astype(np.int64)
-        return cls(merges, np.arange(len(distance)) if leaf is None else leaf)
+        merges = linkage(distance, method)[:, :2].astype(np.int64)
+        return cls(merges, np.arange(len(merges) + 1) if leaf is None else leaf)
 
     @property
     def n_leaves(self) -> int:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy.spatial.distance import squareform
 
 from uniot.discovery.dendrogram import Dendrogram
 from uniot.discovery.silhouette import mean_silhouettes
@@ -29,7 +30,7 @@ _EVERY_NUMBER_TO, _STEP_BEYOND = 40, 1.05
 
 @dataclass(frozen=True)
 class SeenTarget:
-    """Some samples of the target, as the counting sees them.
+    """Some samples of the target, as the counting sees them: a few thousand, for all pairs are compared.
 
     Attributes:
         embeddings: (n, d) unit rows of a space in which known and unknown classes have one scale. Where a projection
@@ -107,7 +108,9 @@ def number_of_private_classes(target: SeenTarget, *, seed: int = 0) -> NumberOfC
     rng = np.random.default_rng(seed)
     n_rows = max(_ROWS_OF_A_DRAW, _ROWS_PER_CLASS * len(np.unique(target.nearest[target.known])))
     n_rows = max(2, min(n_rows, int(_SHARE_OF_A_DRAW * len(target))))
-    draws = [_Draw(target, np.sort(rng.choice(len(target), n_rows, replace=False))) for _ in range(_DRAWS)]
+    distance = _cosine_distance(target.embeddings)
+    rows = (np.sort(rng.choice(len(target), n_rows, replace=False)) for _ in range(_DRAWS))
+    draws = (_Draw(target, distance, some) for some in rows)
     counts = np.array([[way.count(draw) for way in ways] for draw in draws], dtype=np.float64)
     together = counts[:, [way.counts for way in ways]].mean(axis=1)
     low, high = _percentiles(together)
@@ -124,14 +127,13 @@ def number_of_private_classes(target: SeenTarget, *, seed: int = 0) -> NumberOfC
 class _Draw:
     """Some rows of the target, with the distances between them."""
 
-    def __init__(self, target: SeenTarget, rows: np.ndarray) -> None:
+    def __init__(self, target: SeenTarget, distance: np.ndarray, rows: np.ndarray) -> None:
         self.embeddings = target.embeddings[rows]
         self.prototypes = None if target.prototypes is None else target.prototypes[rows]
         self.known = target.known[rows]
         self.nearest = target.nearest[rows]
         self.least_part = target.least_part
-        self.cosine_distance = np.clip(1 - self.embeddings @ self.embeddings.T, 0, None)
-        np.fill_diagonal(self.cosine_distance, 0)
+        self.cosine_distance = distance[np.ix_(rows, rows)]
 
     def numbers(self, n_rows: int) -> np.ndarray:
         """Numbers of groups worth trying for so many rows."""
@@ -163,7 +165,7 @@ class _Draw:
 
 def _by_known_classes(draw: _Draw) -> float:
     """All samples as a tree (Ward), cut where its branches agree best with the known classes."""
-    tree = Dendrogram.fit(np.sqrt(2 * draw.cosine_distance), "ward")
+    tree = _ward(draw.cosine_distance)
     return draw.private(draw.best(tree, draw.numbers(len(draw.known))))
 
 
@@ -181,7 +183,7 @@ def _by_prototypes(draw: _Draw) -> float:
     # By how much the spread within groups grows when two are joined.
     cost = np.sqrt(2 * apart * sizes[:, None] * sizes / (sizes[:, None] + sizes))
     np.fill_diagonal(cost, 0)
-    tree = Dendrogram.fit(cost, "average", member_of)
+    tree = Dendrogram.fit(squareform(cost, checks=False), "average", member_of)
     return draw.private(draw.best(tree, np.arange(1, len(occupied) + 1)))
 
 
@@ -191,7 +193,7 @@ def _by_silhouette(draw: _Draw) -> float:
     if len(distance) < 2 * _FEWEST_MEMBERS:
         return float(len(distance) >= _FEWEST_MEMBERS)
     numbers = draw.numbers(len(distance))
-    tree = Dendrogram.fit(np.sqrt(2 * distance), "ward")
+    tree = _ward(distance)
     scores = mean_silhouettes(distance, tree.order, map(tree.starts, numbers))
     best = int(scores.argmax())
     return float(numbers[best]) if scores[best] > 0 else 1.0
@@ -237,6 +239,20 @@ _SILHOUETTE_ALONE = _Way(
     "The number of groups of the unknown samples with the best silhouette. With fewer than two known classes there is "
     "nothing to compare it with; it is often several times too high.",
 )
+
+
+def _cosine_distance(embeddings: np.ndarray) -> np.ndarray:
+    """Cosine distances between unit rows, (n, n)."""
+    distance: np.ndarray = embeddings @ embeddings.T
+    np.subtract(1, distance, out=distance)
+    np.clip(distance, 0, None, out=distance)
+    np.fill_diagonal(distance, 0)
+    return distance
+
+
+def _ward(cosine_distance: np.ndarray) -> Dendrogram:
+    """Ward's clustering by the Euclidean distances between unit rows."""
+    return Dendrogram.fit(np.sqrt(2 * squareform(cosine_distance, checks=False)), "ward")
 
 
 def _percentiles(values: np.ndarray) -> tuple[float, float]:
