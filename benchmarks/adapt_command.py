@@ -28,6 +28,11 @@ def main() -> None:
     n_target, classes, widths, repeats = N_TARGET, CLASSES, WIDTHS, REPEATS
     if options.quick:
         n_target, classes, widths, repeats = 300, (5,), (32,), 1
+    scale = [timed([sys.executable, "-c", "import torch"]) for _ in range(repeats)]
+    for name, times in zip(("", ": processor time"), zip(*scale, strict=True), strict=True):
+        report.tell(
+            f"import of torch alone, as a scale of the machine{name}", statistics.median(times), "s", seconds=times
+        )
     with tempfile.TemporaryDirectory(prefix="uniot-adapt-") as folder:
         for n_classes in classes:
             for width in widths:
@@ -62,8 +67,12 @@ def write_domains(folder: Path, n_target: int, n_classes: int, width: int) -> tu
 
 
 def adapt(source: Path, target: Path, out: Path) -> tuple[float, float]:
-    """Runs the command; returns its seconds, and those of the processors that worked for it."""
-    command = [sys.executable, "-m", "uniot", "adapt", str(source), str(target), "--out", str(out), "--overwrite"]
+    arguments = ["adapt", str(source), str(target), "--out", str(out), "--overwrite"]
+    return timed([sys.executable, "-m", "uniot", *arguments])
+
+
+def timed(command: list[str]) -> tuple[float, float]:
+    """Runs a command; returns its seconds, and those of the processors that worked for it."""
     before, began = os.times(), time.perf_counter()
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     wall, after = time.perf_counter() - began, os.times()
