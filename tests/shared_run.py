@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 import torch
@@ -45,12 +46,15 @@ def adapt(processes: Processes, **changes: object) -> tuple[AdaptedModel, dict[s
 
 
 def adapt_both(processes: Processes) -> dict[str, torch.Tensor]:
-    """Weights, losses and answers of UniOT as published, and answers of the universal one."""
+    """Weights, losses and answers of UniOT as published; answers and classes of the universal one."""
     model, answers = adapt(processes, method="uniot")
     weights = {f"weights.{name}": value.clone() for name, value in model.method.state_dict().items()}
     losses = torch.tensor([model.history.column(name) for name in ("loss", "loss_common", "loss_private")])
     _, universal = adapt(processes, method="uniot-universal", steps=0)
     universal = {f"universal.{name}": value for name, value in universal.items()}
+    with patch("uniot.conclusion._MOST_SOURCE_ROWS", 7):
+        few, _ = adapt(processes, method="uniot-universal", steps=0)
+    universal["universal.prototypes_of_all_rows"] = few.method.class_prototypes()
     return {**weights, **answers, **universal, "losses": losses, "potential": model.rule.class_potential}
 
 

@@ -24,6 +24,7 @@ LAYERS = [
     {"method_building", "run_contents"},
     {"model_files", "conclusion", "whole_run"},
     {"adaptation"},
+    {"arrays"},
     {"estimator", "images", "export", "hub", "report", "labelling", "validation"},
     {"benchmark"},
     {"cli"},

@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import numpy as np
+
 SCRIPT = """
 import sys
 
@@ -36,3 +38,28 @@ def test_embeddings_work_without_the_extras_and_images_say_what_to_install(tmp_p
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
     assert "pip install 'uniot[images]'" in done.stdout
+
+
+IMPORTS = """
+import sys
+
+from uniot.cli import main
+
+sys.argv = ["uniot", *sys.argv[1:]]
+main()
+"""
+SLOW = ("sklearn", "pandas", "pyarrow", "timm", "torchvision", "lightning_fabric", "plotly", "matplotlib", "openTSNE")
+
+
+def test_adapting_embeddings_imports_nothing_that_it_does_not_need(tmp_path):
+    rng = np.random.default_rng(0)
+    labels = np.repeat([0, 1, 2], 20)
+    for name in ("source", "target"):
+        np.savez(tmp_path / f"{name}.npz", x=np.eye(3, 8)[labels] + 0.1 * rng.normal(size=(60, 8)), y=labels)
+    collections = [str(tmp_path / "source.npz"), str(tmp_path / "target.npz")]
+    command = [sys.executable, "-X", "importtime", "-c", IMPORTS, "adapt", *collections, "--out", str(tmp_path / "run")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    imported = {line.split("|")[-1].strip().split(".")[0] for line in done.stderr.splitlines() if "|" in line}
+    assert "torch" in imported
+    assert not imported & set(SLOW)

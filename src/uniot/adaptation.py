@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,11 @@ from uniot.model_files import is_saved, load_model
 from uniot.processes import Processes
 from uniot.settings import Settings
 from uniot.training import Watch, train
+from uniot.transport.threads import one_thread
+
+# Up to so many values the end of a run is a matter of seconds on one thread. On busy cores, where threads wait for each
+# other, two of them took twice as long.
+_SMALL_VALUES = 1 << 24
 
 OnStep = Callable[[int, int, Mapping[str, float]], None]
 
@@ -100,20 +107,22 @@ def adapt(
         watch=watch,
         on_step=None if on_step is None else lambda step, row: on_step(step, steps, row),
     )
-    return conclude(
-        method,
-        source,
-        source_classes,
-        target,
-        classes=classes,
-        unknown=unknown,
-        settings=settings,
-        history=history,
-        fingerprint=digest,
-        in_target=None if in_target is None else torch.from_numpy(in_target),
-        reader=reader,
-        processes=processes,
-    )
+    n_values = (len(source) + len(target)) * math.prod(shape)
+    with one_thread() if n_values <= _SMALL_VALUES else nullcontext():
+        return conclude(
+            method,
+            source,
+            source_classes,
+            target,
+            classes=classes,
+            unknown=unknown,
+            settings=settings,
+            history=history,
+            fingerprint=digest,
+            in_target=None if in_target is None else torch.from_numpy(in_target),
+            reader=reader,
+            processes=processes,
+        )
 
 
 def labels_as_classes(labels: Any, classes: np.ndarray, name: str) -> np.ndarray:

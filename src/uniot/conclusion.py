@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import cast
 
 import numpy as np
@@ -26,9 +27,12 @@ from uniot.prediction import Prediction
 from uniot.processes import Processes
 from uniot.settings import Settings
 from uniot.training import History
+from uniot.universal import ClassSums
 
-# So many labelled samples are enough to see how the classes lie; all of a large source would take long.
+# Labelled samples that a run keeps, and that show how classes scatter; class means are those of all samples.
 _MOST_SOURCE_ROWS = 5000
+# Rows whose features are in memory at a time while class means are computed.
+_SUMMED_ROWS = 4096
 # So many target samples are enough to count the private classes by.
 _MOST_COUNTED_ROWS = 3000
 # A private group is at least so large beside the median known one, where classes are compact enough to tell.
@@ -77,16 +81,22 @@ def conclude(
     own_source, _ = features_of_samples(method, source, _own_part(seen, processes))
     labelled = processes.gather_parts(own_source, len(seen))
     counted = _some_rows(len(target), _MOST_COUNTED_ROWS, generator_for(settings.seed, _COUNTED_ROWS))
-    own_embeddings = embeddings_of_samples(method, target, _own_part(counted, processes))
-    embeddings = processes.gather_parts(own_embeddings, len(counted)).numpy()
+    class_sums, embeddings = None, None
+    if method.has_own_space:
+        class_sums = _class_sums(method, source, source_classes, in_target, seen, labelled, len(classes), processes)
+    elif settings.n_private_classes is None:
+        own_embeddings = embeddings_of_samples(method, target, _own_part(counted, processes))
+        embeddings = processes.gather_parts(own_embeddings, len(counted)).numpy()
     cast(nn.Module, method).cpu()
-    method.learn_space(
-        labelled,
-        source_classes[seen],
-        in_target[seen],
-        lambda: processes.gather_parts(trained, len(target)),
-        generator_for(settings.seed, _SPACE),
-    )
+    if class_sums is not None:
+        method.learn_space(
+            labelled,
+            source_classes[seen],
+            in_target[seen],
+            lambda: processes.gather_parts(trained, len(target)),
+            generator_for(settings.seed, _SPACE),
+            class_sums,
+        )
     own = method.adapted(trained)
     method.conclude(own, generator_for(settings.seed, _RULE), processes if processes.count > 1 else None)
     decision = method.decide(own)
@@ -98,7 +108,7 @@ def conclude(
     if number is None:
         rows = counted.numpy()
         # A space of the method's own has one scale for all classes; trained features do not.
-        space, least_part = (features[rows], _LEAST_PART) if method.has_own_space else (embeddings, 0.0)
+        space, least_part = (features[rows], _LEAST_PART) if embeddings is None else (embeddings, 0.0)
         clusters = _nearest_clusters(method, features[rows])
         seen_target = SeenTarget(space, clusters, known[rows], nearest[rows], least_part)
         number = number_of_private_classes(seen_target, seed=settings.seed)
@@ -125,6 +135,27 @@ def conclude(
         fingerprint=fingerprint,
         reader=reader,
     )
+
+
+def _class_sums(
+    method: Method,
+    source: Samples,
+    classes: Tensor,
+    in_target: Tensor,
+    seen: Tensor,
+    labelled: Tensor,
+    n_classes: int,
+    processes: Processes,
+) -> ClassSums:
+    """Add up the features of all labelled samples by class; those of the rows `seen` are given as `labelled`."""
+    is_seen = torch.zeros(len(classes), dtype=torch.bool)
+    is_seen[seen] = True
+    others = _own_part(torch.nonzero(~is_seen).flatten(), processes)
+    blocks = [block for block in others.split(_SUMMED_ROWS) if len(block)]
+    # Every process holds the rows that were seen; one of them adds them.
+    held = [(labelled, classes[seen], in_target[seen])] if processes.rank == 0 else []
+    read = ((features_of_samples(method, source, ids)[0], classes[ids], in_target[ids]) for ids in blocks)
+    return ClassSums.of(chain(held, read), n_classes, labelled.shape[1]).over_processes(processes.add)
 
 
 def _adapted_source(method: Method, labelled: Tensor, in_target: Tensor) -> np.ndarray:

@@ -7,23 +7,19 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
-import torch
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
 from torch import Tensor
 
-from uniot.adaptation import OnStep, adapt, oracle_watch
-from uniot.data.arrays import as_inputs, as_labels, is_row_of, scaled_rows
-from uniot.data.augmentation import rewrite
+from uniot.adaptation import OnStep
+from uniot.arrays import adapt_arrays, inputs_of
 from uniot.data.domains import by_domain
-from uniot.data.samples import TensorSamples
 from uniot.errors import DataError, NotFittedError, SettingsError
 from uniot.model import AdaptedModel
 from uniot.model_files import load_model, save_model
 from uniot.prediction import Prediction
 from uniot.processes import Processes
 from uniot.settings import Settings
-from uniot.training import fingerprint
 
 _VARIANTS = {"paper": "uniot", "universal": "uniot-universal"}
 _DEFAULT_METHOD = Settings.checked().method
@@ -181,22 +177,22 @@ class UniOT(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             if X_target is not None:
                 raise DataError("X_target and sample_domain were both given. Give the one or the other.")
             X, y, X_target = by_domain(X, y, sample_domain)
-        source, labels, target = _checked(X, y, X_target, settings)
-        classes = np.unique(labels)
-        # Only the labelled images are varied: it widens what a class may look like, the target is what it is.
-        augment = rewrite if settings.backbone != "none" else None
-        model = adapt(
-            TensorSamples(source, augment),
-            labels,
-            TensorSamples(target),
+        if X_target is None:
+            raise DataError(
+                "X_target is missing. Call fit(X_source, y_source, X_target): the target is what is adapted to. "
+                "Where X holds the rows of both, say which are the target's: fit(X, y, sample_domain=…), negative "
+                "there."
+            )
+        model = adapt_arrays(
+            X,
+            y,
+            X_target,
             settings,
             unknown=self.unknown_label,
-            fingerprint=lambda resolved: fingerprint(resolved, [source, _digestible(labels), target]),
-            in_target=is_row_of(source, target),
             start=None if start is None else start.model_,
             run=None if run is None else Path(run),
             processes=processes,
-            watch=None if oracle_y_target is None else oracle_watch(oracle_y_target, classes, len(target)),
+            oracle_y_target=oracle_y_target,
             on_step=on_step,
         )
         return self._set_fitted(model)
@@ -290,46 +286,4 @@ class UniOT(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return named
 
     def _inputs(self, X: Any) -> Tensor:
-        model = self.model_
-        inputs = _as_tensor(X, "X", model.settings)
-        if tuple(inputs.shape[1:]) != model.input_shape:
-            raise DataError(
-                f"X has samples of shape {tuple(inputs.shape[1:])} and the model was fitted on {model.input_shape}. "
-                "Give embeddings of the model that made the source's and the target's."
-            )
-        return inputs
-
-
-def _checked(X: Any, y: Any, X_target: Any, settings: Settings) -> tuple[Tensor, np.ndarray, Tensor]:
-    """Source, labels and target, or an error that says what is wrong with them."""
-    if X_target is None:
-        raise DataError(
-            "X_target is missing. Call fit(X_source, y_source, X_target): the target is what is adapted to. "
-            "Where X holds the rows of both, say which are the target's: fit(X, y, sample_domain=…), negative there."
-        )
-    source, target = _as_tensor(X, "X_source", settings), _as_tensor(X_target, "X_target", settings)
-    labels = as_labels(y, "y_source")
-    if len(labels) != len(source):
-        raise DataError(f"y_source has {len(labels)} labels for {len(source)} rows of X_source. Give one per row.")
-    if source.shape[1:] != target.shape[1:]:
-        raise DataError(
-            f"X_source has samples of shape {tuple(source.shape[1:])} and X_target of {tuple(target.shape[1:])}. "
-            "Give embeddings of one and the same model for both."
-        )
-    return source, labels, target
-
-
-def _as_tensor(values: Any, name: str, settings: Settings) -> Tensor:
-    if settings.backbone == "none":
-        return scaled_rows(as_inputs(values, name), settings.input_norm)
-    images = as_inputs(values, name, n_dims=3).astype(np.float32)
-    if images.min() < 0 or images.max() > 1:
-        raise DataError(
-            f"{name} has values from {images.min():g} to {images.max():g}. Give grey images with values from 0 to 1."
-        )
-    return torch.from_numpy(images)
-
-
-def _digestible(labels: np.ndarray) -> Tensor:
-    """The labels as numbers, by their place among the sorted classes."""
-    return torch.from_numpy(np.unique(labels, return_inverse=True)[1].astype(np.int64))
+        return inputs_of(X, self.model_)

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from sklearn.metrics import silhouette_score
 
 from uniot.discovery import NumberOfClasses, PrivateGroups, private_groups
-from uniot.discovery.silhouette import mean_silhouette
 
 
 def clusters(k: int, per_cluster: int = 25, d: int = 16, spread: float = 0.15, seed: int = 0) -> np.ndarray:
@@ -24,15 +22,6 @@ def test_clear_clusters_are_found(k: int) -> None:
     assert found.n_groups == k
     assert found.number.interval == (k - 1, k + 1)
     assert np.bincount(found.group).tolist() == [25] * k
-
-
-def test_mean_silhouette_equals_that_of_scikit_learn() -> None:
-    features = clusters(4, spread=0.6)
-    groups = np.random.default_rng(0).integers(0, 4, len(features))
-    distance = 1 - features.astype(np.float64) @ features.T
-    np.fill_diagonal(distance, 0)
-    expected = silhouette_score(np.abs(distance), groups, metric="precomputed")
-    assert mean_silhouette(distance, groups, 4) == pytest.approx(expected, abs=1e-6)
 
 
 def test_no_unknown_sample_means_no_group() -> None:

@@ -126,6 +126,28 @@ def test_a_source_that_is_the_target_is_learnt_from_it():
     assert (model.labels_ == data.oracle_y_target).mean() > 0.95
 
 
+def test_every_row_of_a_source_with_thousands_of_classes_counts():
+    """More classes than rows that a run keeps of its source, two rows each."""
+    rng = np.random.default_rng(0)
+    n_classes, d = 5100, 48
+    centres = rng.normal(size=(n_classes, d))
+    labels = np.tile(np.arange(n_classes), 2)
+    source = centres[labels] + 0.2 * rng.normal(size=(len(labels), d))
+    truth = rng.integers(0, n_classes, 600)
+    target = centres[truth] + 0.3 * rng.normal(size=(len(truth), d))
+    model = UniOT(random_state=0, method_options={"n_neighbours": 0}).fit(source, labels, target)
+    metric = model.model_.method.learnt()
+    assert not metric.from_target.any()
+    unit = source / np.linalg.norm(source, axis=1, keepdims=True)
+    means = (unit[:n_classes] + unit[n_classes:]) / 2
+    np.testing.assert_allclose(metric.source_centre, means.mean(axis=0), atol=1e-6)
+    expected = (means - means.mean(axis=0)) @ metric.basis.numpy()
+    expected /= np.linalg.norm(expected, axis=1, keepdims=True)
+    np.testing.assert_allclose(metric.prototypes, expected, atol=1e-4)
+    assert model.model_.method.borders.border.isfinite().all()
+    assert (model.labels_ == truth).mean() > 0.9
+
+
 def test_number_of_neighbours_follows_the_target():
     neighbours = {n: fit(_of_size(n)).model_.method.neighbours.k for n in (40, 200, 1000)}
     assert neighbours == {40: 2, 200: 6, 1000: 10}

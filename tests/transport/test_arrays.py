@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from threadpoolctl import threadpool_info
 
 from uniot.errors import DataError
 from uniot.transport import (
@@ -16,6 +17,7 @@ from uniot.transport import (
     unbalanced_potential,
 )
 from uniot.transport.arrays import as_tensor
+from uniot.transport.threads import one_thread
 
 
 @pytest.fixture
@@ -73,6 +75,18 @@ def test_small_problem_of_an_array_is_solved_by_one_thread(problem, monkeypatch)
     try:
         balanced_plan(problem["similarity"])
         assert (used, torch.get_num_threads()) == ([1], 2)
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_one_thread_is_that_of_torch_and_of_numpy_until_it_is_left():
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        with one_thread():
+            assert torch.get_num_threads() == 1
+            assert {library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"} == {1}
+        assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(before)
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from uniot.universal import Metric, fit_metric
+from uniot.universal import ClassSums, Metric, fit_metric
 from uniot.universal.metric import _leading_directions
 
 
@@ -103,3 +103,36 @@ def test_leading_directions_are_those_of_the_full_decomposition(width):
 def test_narrow_embeddings_keep_every_direction():
     source, classes, target = draw(d=5)
     assert fit(source, classes, target).basis.shape == (5, 5)
+
+
+def test_class_sums_of_blocks_are_those_of_all_rows_at_once():
+    source, classes, _ = draw()
+    in_target = torch.rand(len(source), generator=torch.Generator().manual_seed(5)) < 0.3
+    rows = torch.arange(len(source)).split(37)
+    sums = ClassSums.of(((7 * source[ids], classes[ids], in_target[ids]) for ids in rows), 5, source.shape[1])
+    unit = F.normalize(source, dim=1)
+    for label in range(4):
+        own = (classes == label) & ~in_target
+        assert torch.allclose(sums.source_means()[label], unit[own].mean(dim=0), atol=1e-6)
+    assert sums.in_source.tolist() == [True] * 4 + [False]
+    assert sums.counts.sum() == len(source)
+    one, two = torch.randn(2, source.shape[1], generator=torch.Generator().manual_seed(6))
+    centred = unit - torch.where(in_target[:, None], two, one)
+    expected = torch.stack([centred[classes == label].mean(dim=0) for label in range(4)])
+    assert torch.allclose(sums.centred_means(one, two)[:4], expected, atol=1e-6)
+    assert (sums.centred_means(one, two)[4] == 0).all()
+
+
+def test_prototypes_are_those_of_all_rows_where_only_some_show_the_scatter():
+    source, classes, target = draw(n=4000)
+    none = torch.zeros(len(source), dtype=torch.bool)
+    sums = ClassSums.of([(source, classes, none)], 4, source.shape[1])
+    whole = fit(source, classes, target)
+    # The fourth class has no row among those that are given.
+    few = torch.nonzero(classes < 3).flatten()[:600]
+    sampled = fit(source[few], classes[few], target, in_target=none[few], class_sums=sums)
+    assert torch.equal(sampled.source_centre, whole.source_centre)
+    assert not sampled.from_target.any()
+    assert (sampled.prototypes * whole.prototypes).sum(dim=1).min() > 0.98
+    means = F.normalize((sums.source_means() - sampled.source_centre) @ sampled.basis, dim=1)
+    assert torch.allclose(sampled.prototypes, means, atol=1e-5)

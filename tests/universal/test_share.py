@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from uniot.universal import find_border
+from uniot.universal.share import _level
 
 
 def draw(n_private: int, n_common: int, level: float = 0.6, seed: int = 0) -> torch.Tensor:
@@ -68,3 +69,12 @@ def test_few_samples_are_enough():
 @pytest.mark.parametrize(("value", "known"), [(-1.0, False), (0.0, False), (0.2, False), (0.4, True), (1.0, True)])
 def test_samples_that_are_all_alike_are_all_known_or_all_unknown(value, known):
     assert (value >= find_border(torch.full((50,), value)).border) == known
+
+
+def test_level_is_the_quantile_of_more_values_than_torch_takes():
+    few = draw(40, 61).double()
+    assert _level(few) == pytest.approx(float(few.quantile(0.8)), abs=1e-12)
+    many = torch.linspace(0, 1, (1 << 24) + 2)
+    with pytest.raises(RuntimeError, match="too large"):
+        many.quantile(0.8)
+    assert _level(many) == pytest.approx(0.8, abs=1e-5)

@@ -113,11 +113,11 @@ def _in_words(model: AdaptedModel, answers: Prediction, row: int) -> str:
 
 
 def _embedding_blocks(model: AdaptedModel, new: Path) -> Iterator[tuple[list[str] | None, list[Path], Prediction]]:
+    from uniot.arrays import inputs_of
     from uniot.data.embedding_files import read_embeddings
-    from uniot.estimator import UniOT
 
     embeddings = read_embeddings(new)
-    yield embeddings.ids, [], UniOT.from_model(model).predict_full(embeddings.x)
+    yield embeddings.ids, [], model.predict(inputs_of(embeddings.x, model))
 
 
 def _image_blocks(

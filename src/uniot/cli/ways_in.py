@@ -129,8 +129,8 @@ class Beginning:
 
 def from_embeddings(begin: Beginning, out: Path, settings: Settings, processes: Processes, labels: str | None) -> Found:
     """A run from two files of embeddings, or from the digits of the demo; `labels` is a file, for the scores."""
+    from uniot.arrays import adapt_arrays
     from uniot.data.embedding_files import read_labels
-    from uniot.estimator import UniOT
     from uniot.labelling.named_collections import named_embeddings
 
     if labels == "folders":
@@ -141,13 +141,20 @@ def from_embeddings(begin: Beginning, out: Path, settings: Settings, processes: 
         x, y, target, kept = named_embeddings(x, y, target, names, begin.names)
         names = [name for name, keep in zip(names, kept, strict=True) if keep]
         truth = None if truth is None else truth[kept]
-    values = settings.model_dump()
-    model = UniOT(random_state=values.pop("seed"), **values)
-    start = None if begin.start is None else UniOT.from_model(begin.start)
     with training_progress(processes.rank == 0) as on_step:
-        model.fit(x, y, target, start=start, run=out, processes=processes, oracle_y_target=truth, on_step=on_step)
+        model = adapt_arrays(
+            x,
+            y,
+            target,
+            settings,
+            start=begin.start,
+            run=out,
+            processes=processes,
+            oracle_y_target=truth,
+            on_step=on_step,
+        )
     return Found(
-        model.model_,
+        model,
         names,
         truth,
         has_unused_labels=has_labels and truth is None,

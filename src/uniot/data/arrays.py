@@ -12,7 +12,8 @@ from torch import Tensor
 
 from uniot.errors import DataError
 
-_CHUNK_VALUES = 1 << 24
+# Few enough to stay in a processor's cache.
+_CHUNK_VALUES = 1 << 18
 
 
 def as_inputs(values: Any, name: str, *, n_dims: int = 2) -> np.ndarray:

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.cluster.hierarchy import cut_tree, linkage
 from scipy.spatial.distance import squareform
 
-from uniot.discovery.silhouette import mean_silhouette
+from uniot.discovery.dendrogram import Dendrogram
+from uniot.discovery.silhouette import mean_silhouettes
 
 # Fewer samples than this are not called a group.
 _FEWEST_MEMBERS = 3
@@ -30,7 +30,7 @@ _EVERY_NUMBER_TO, _STEP_BEYOND = 40, 1.05
 
 @dataclass(frozen=True)
 class SeenTarget:
-    """Some samples of the target, as the counting sees them.
+    """Some samples of the target, as the counting sees them: a few thousand, for all pairs are compared.
 
     Attributes:
         embeddings: (n, d) unit rows of a space in which known and unknown classes have one scale. Where a projection
@@ -108,7 +108,9 @@ def number_of_private_classes(target: SeenTarget, *, seed: int = 0) -> NumberOfC
     rng = np.random.default_rng(seed)
     n_rows = max(_ROWS_OF_A_DRAW, _ROWS_PER_CLASS * len(np.unique(target.nearest[target.known])))
     n_rows = max(2, min(n_rows, int(_SHARE_OF_A_DRAW * len(target))))
-    draws = [_Draw(target, np.sort(rng.choice(len(target), n_rows, replace=False))) for _ in range(_DRAWS)]
+    distance = _cosine_distance(target.embeddings)
+    rows = (np.sort(rng.choice(len(target), n_rows, replace=False)) for _ in range(_DRAWS))
+    draws = (_Draw(target, distance, some) for some in rows)
     counts = np.array([[way.count(draw) for way in ways] for draw in draws], dtype=np.float64)
     together = counts[:, [way.counts for way in ways]].mean(axis=1)
     low, high = _percentiles(together)
@@ -125,14 +127,13 @@ def number_of_private_classes(target: SeenTarget, *, seed: int = 0) -> NumberOfC
 class _Draw:
     """Some rows of the target, with the distances between them."""
 
-    def __init__(self, target: SeenTarget, rows: np.ndarray) -> None:
+    def __init__(self, target: SeenTarget, distance: np.ndarray, rows: np.ndarray) -> None:
         self.embeddings = target.embeddings[rows]
         self.prototypes = None if target.prototypes is None else target.prototypes[rows]
         self.known = target.known[rows]
         self.nearest = target.nearest[rows]
         self.least_part = target.least_part
-        self.cosine_distance = np.clip(1 - self.embeddings @ self.embeddings.T, 0, None)
-        np.fill_diagonal(self.cosine_distance, 0)
+        self.cosine_distance = distance[np.ix_(rows, rows)]
 
     def numbers(self, n_rows: int) -> np.ndarray:
         """Numbers of groups worth trying for so many rows."""
@@ -141,17 +142,17 @@ class _Draw:
         numbers = np.concatenate([np.arange(2, _EVERY_NUMBER_TO + 1), beyond[beyond <= most].astype(np.int64)])
         return numbers[numbers <= most]
 
-    def best(self, cuts: np.ndarray) -> np.ndarray:
-        """The cut that agrees best with the known classes; of several, the one with the best silhouette.
+    def best(self, tree: Dendrogram, numbers: np.ndarray) -> np.ndarray:
+        """Return the cut that agrees best with the known classes, (n,); of several, that with the best silhouette.
 
         A draw of few samples may hold no known one: all cuts are then equal.
         """
-        known_classes = self.nearest[self.known]
-        agreement = np.array([_agreement(known_classes, groups[self.known]) for groups in cuts.T])
-        equal = cuts.T[agreement > agreement.max() - 1e-9]
-        if len(equal) == 1:
-            return np.asarray(equal[0])
-        return max(equal, key=lambda groups: mean_silhouette(self.cosine_distance, groups, int(groups.max()) + 1))
+        agreement = tree.agreement(self.nearest, self.known)[numbers - 1]
+        equal = numbers[agreement > agreement.max() - 1e-9]
+        if len(equal) > 1:
+            scores = mean_silhouettes(self.cosine_distance, tree.order, map(tree.starts, equal))
+            equal = equal[[scores.argmax()]]
+        return tree.groups(int(equal[0]))
 
     def private(self, groups: np.ndarray) -> int:
         """Groups most of whose members are unknown."""
@@ -164,8 +165,8 @@ class _Draw:
 
 def _by_known_classes(draw: _Draw) -> float:
     """All samples as a tree (Ward), cut where its branches agree best with the known classes."""
-    cuts = _cuts(np.sqrt(2 * draw.cosine_distance), "ward", draw.numbers(len(draw.known)))
-    return draw.private(draw.best(cuts))
+    tree = _ward(draw.cosine_distance)
+    return draw.private(draw.best(tree, draw.numbers(len(draw.known))))
 
 
 def _by_prototypes(draw: _Draw) -> float:
@@ -182,8 +183,8 @@ def _by_prototypes(draw: _Draw) -> float:
     # By how much the spread within groups grows when two are joined.
     cost = np.sqrt(2 * apart * sizes[:, None] * sizes / (sizes[:, None] + sizes))
     np.fill_diagonal(cost, 0)
-    cuts = _cuts(cost, "average", np.arange(1, len(occupied) + 1))[member_of]
-    return draw.private(draw.best(cuts))
+    tree = Dendrogram.fit(squareform(cost, checks=False), "average", member_of)
+    return draw.private(draw.best(tree, np.arange(1, len(occupied) + 1)))
 
 
 def _by_silhouette(draw: _Draw) -> float:
@@ -192,9 +193,9 @@ def _by_silhouette(draw: _Draw) -> float:
     if len(distance) < 2 * _FEWEST_MEMBERS:
         return float(len(distance) >= _FEWEST_MEMBERS)
     numbers = draw.numbers(len(distance))
-    cuts = _cuts(np.sqrt(2 * distance), "ward", numbers)
-    scores = [mean_silhouette(distance, groups, int(number)) for groups, number in zip(cuts.T, numbers, strict=True)]
-    best = int(np.argmax(scores))
+    tree = _ward(distance)
+    scores = mean_silhouettes(distance, tree.order, map(tree.starts, numbers))
+    best = int(scores.argmax())
     return float(numbers[best]) if scores[best] > 0 else 1.0
 
 
@@ -240,33 +241,18 @@ _SILHOUETTE_ALONE = _Way(
 )
 
 
-def _cuts(distance: np.ndarray, method: str, numbers: np.ndarray) -> np.ndarray:
-    """The tree of these distances cut into each number of groups, (n, len(numbers))."""
-    tree = linkage(squareform(distance, checks=False), method)
-    # SciPy cuts a tree into fewer groups than leaves only.
-    cuts = np.asarray(cut_tree(tree, numbers[numbers < len(distance)]))
-    leaves = np.arange(len(distance))[:, None]
-    return np.hstack([cuts, leaves]) if len(distance) in numbers else cuts
+def _cosine_distance(embeddings: np.ndarray) -> np.ndarray:
+    """Cosine distances between unit rows, (n, n)."""
+    distance: np.ndarray = embeddings @ embeddings.T
+    np.subtract(1, distance, out=distance)
+    np.clip(distance, 0, None, out=distance)
+    np.fill_diagonal(distance, 0)
+    return distance
 
 
-def _agreement(classes: np.ndarray, groups: np.ndarray) -> float:
-    """V-measure: what classes and groups tell of each other, over the mean of what there is to tell.
-
-    Where there is nothing to tell, as of no samples at all, they agree.
-    """
-    if len(classes) == 0:
-        return 1.0
-    _, class_of = np.unique(classes, return_inverse=True)
-    table = np.zeros((class_of.max() + 1, groups.max() + 1))
-    np.add.at(table, (class_of, groups), 1 / len(groups))
-    of_classes, of_groups, of_both = (_entropy(part) for part in (table.sum(axis=1), table.sum(axis=0), table.ravel()))
-    either = of_classes + of_groups
-    return 1.0 if either == 0 else 2 * (either - of_both) / either
-
-
-def _entropy(shares: np.ndarray) -> float:
-    shares = shares[shares > 0]
-    return float(-(shares * np.log(shares)).sum())
+def _ward(cosine_distance: np.ndarray) -> Dendrogram:
+    """Ward's clustering by the Euclidean distances between unit rows."""
+    return Dendrogram.fit(np.sqrt(2 * squareform(cosine_distance, checks=False)), "ward")
 
 
 def _percentiles(values: np.ndarray) -> tuple[float, float]:

@@ -2,31 +2,49 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 
+# Mean distances below this are zero up to rounding.
+_NO_DISTANCE = 1e-9
 
-def mean_silhouette(distance: np.ndarray, groups: np.ndarray, n_groups: int) -> float:
-    """Mean over samples of (b − a) / max(a, b); a sample alone in its group counts zero, and so does a single group.
+
+def mean_silhouettes(distance: np.ndarray, order: np.ndarray, cuts: Iterable[np.ndarray]) -> np.ndarray:
+    """Return the mean silhouette of several groupings of the same samples, (n_cuts,).
+
+    The silhouette of a sample is (b − a) / max(a, b), with its mean distance a to the rest of its group and b to the
+    nearest other group. It is 0 for a sample alone in its group, and in a single group.
 
     Args:
-        distance: (n, n), zero diagonal.
-        groups: (n,), from 0.
-        n_groups: how many groups.
+        distance: (n_samples, n_samples), symmetric, with a zero diagonal.
+        order: samples in an order in which every group is contiguous, (n_samples,).
+        cuts: where each group begins in that order, (n_groups,), one array per grouping.
+
+    References:
+        Rousseeuw. Silhouettes: A graphical aid to the interpretation and validation of cluster analysis. Journal of
+        Computational and Applied Mathematics 20, 1987.
     """
-    if n_groups == 1:
+    n_samples = len(order)
+    # The distances of a sample to a group add up to the difference of two rows, however many groups there are.
+    summed = np.zeros((n_samples + 1, n_samples))
+    np.cumsum(distance[np.ix_(order, order)], axis=0, out=summed[1:])
+    return np.array([_mean_silhouette(summed, starts) for starts in cuts])
+
+
+def _mean_silhouette(summed: np.ndarray, starts: np.ndarray) -> float:
+    if len(starts) == 1:
         return 0.0
-    members = np.eye(n_groups, dtype=distance.dtype)[groups]
-    sizes = members.sum(axis=0)
-    sums = distance @ members
-    rows = np.arange(len(groups))
-    own_size = sizes[groups]
-    own = sums[rows, groups] / np.maximum(own_size - 1, 1)
-    others = sums / np.maximum(sizes, 1)
-    others[:, sizes == 0] = np.inf
-    others[rows, groups] = np.inf
-    nearest = others.min(axis=1)
+    n_samples = summed.shape[1]
+    ends = np.append(starts[1:], n_samples)
+    sizes = ends - starts
+    group, samples = np.repeat(np.arange(len(starts)), sizes), np.arange(n_samples)
+    sums = summed[ends] - summed[starts]
+    own = sums[group, samples] / np.maximum(sizes - 1, 1)[group]
+    sums /= sizes[:, None]
+    sums[group, samples] = np.inf
+    nearest = sums.min(axis=0)
     larger = np.maximum(own, nearest)
-    score = np.where(
-        (own_size > 1) & np.isfinite(nearest) & (larger > 0), (nearest - own) / np.maximum(larger, 1e-12), 0
-    )
+    score = (nearest - own) / np.maximum(larger, _NO_DISTANCE)
+    score[(sizes[group] == 1) | (larger <= _NO_DISTANCE)] = 0
     return float(score.mean())

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from uniot.methods.decision import Decision
 from uniot.settings import CheckedSettings, Settings
 from uniot.transport import Shards
+from uniot.universal import ClassSums
 
 
 def unchanged(rows: Tensor) -> Tensor:
@@ -108,15 +109,17 @@ class Method(Protocol):
         in_target: Tensor,
         target: Callable[[], Tensor],
         generator: torch.Generator,
+        class_sums: ClassSums,
     ) -> None:
-        """Sees features of both domains after the last step, for a method that decides in a space of its own.
+        """Sees features of both domains after the last step; called if `has_own_space`.
 
         Args:
-            source: of labelled samples, as many of each class as there are or as are enough, (m, d).
+            source: features of a sample of the labelled samples, drawn evenly from the classes, (m, d).
             classes: class index of each, (m,).
             in_target: whether each is a sample of the target that somebody labelled, (m,).
             target: gives the features of the whole target, (n, d), in every process.
             generator: source of all randomness.
+            class_sums: sums by class of the unit features of all labelled samples, in every process.
         """
         ...
 
@@ -176,6 +179,7 @@ class FeaturesAsTheyAre:
         in_target: Tensor,
         target: Callable[[], Tensor],
         generator: torch.Generator,
+        class_sums: ClassSums,
     ) -> None:
         """There is no other space."""
 

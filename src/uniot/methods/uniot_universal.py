@@ -23,7 +23,7 @@ from uniot.methods.method import Batch, Losses, MethodInfo, MethodOptions, uncha
 from uniot.methods.uniot import UniOTMethod
 from uniot.settings import Settings
 from uniot.transport import Shards
-from uniot.universal import Border, Borders, Metric, Neighbours, find_border, fit_metric
+from uniot.universal import Border, Borders, ClassSums, Metric, Neighbours, find_border, fit_metric
 
 # So many target samples are enough to see how classes vary.
 _MOST_ROWS = 20_000
@@ -123,6 +123,7 @@ class UniversalMethod(nn.Module):
         in_target: Tensor,
         target: Callable[[], Tensor],
         generator: torch.Generator,
+        class_sums: ClassSums,
     ) -> None:
         """Finds the metric, and keeps the target in it; then the borders, with neighbours and without."""
         embeddings, options = target(), self.options
@@ -140,6 +141,7 @@ class UniversalMethod(nn.Module):
             generator=generator,
             own_centres=options.own_centres,
             whitens=options.whitens,
+            class_sums=class_sums,
         )
         self.neighbours = None
         alone = self.adapted(embeddings)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from functools import cache, wraps
 from typing import ParamSpec, TypeVar
 
@@ -24,16 +24,32 @@ def one_thread_if_small(function: Callable[P, R]) -> Callable[P, R]:
     @wraps(function)
     def on_one_thread(*args: P.args, **settings: P.kwargs) -> R:
         rows = next((value for value in args if isinstance(value, (Tensor, np.ndarray))), None)
-        threads = torch.get_num_threads()
-        if threads == 1 or rows is None or math.prod(rows.shape) > _SMALL_ENTRIES:
+        if rows is None or math.prod(rows.shape) > _SMALL_ENTRIES:
             return function(*args, **settings)
-        torch.set_num_threads(1)
-        try:
+        with _one_torch_thread():
             return function(*args, **settings)
-        finally:
-            torch.set_num_threads(threads)
 
     return on_one_thread
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Keep torch and NumPy to one thread each."""
+    with one_numpy_thread(), _one_torch_thread():
+        yield
+
+
+@contextmanager
+def _one_torch_thread() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    if threads == 1:
+        yield
+        return
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 @cache

@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from uniot.universal.class_sums import ClassSums
 from uniot.universal.neighbours import Neighbours, mean_over
 
 _POWER_ITERATIONS = 4
@@ -55,6 +56,7 @@ def fit_metric(
     generator: torch.Generator,
     own_centres: bool = True,
     whitens: bool = True,
+    class_sums: ClassSums | None = None,
 ) -> Metric:
     """Centres each domain, keeps the leading directions of both, and divides by how much classes vary in them.
 
@@ -63,8 +65,8 @@ def fit_metric(
     target does not tell.
 
     Args:
-        source: embeddings, (n, d), of any scale.
-        classes: class index of each, (n,); every class has a sample.
+        source: embeddings, (n, d), of any scale; a sample of them is enough if `class_sums` has all.
+        classes: class index of each, (n,).
         target: embeddings, (m, d).
         in_target: whether each labelled sample is one of the target's, (n,); such a one has the target's centre.
         n_classes: source classes c.
@@ -74,10 +76,14 @@ def fit_metric(
         generator: for the directions that the search for the leading ones begins with.
         own_centres: whether each domain has a centre of its own; otherwise both have that of all samples.
         whitens: whether directions are divided at all.
+        class_sums: of all labelled samples, from which class means and centre come; of the given ones if None.
     """
+    if class_sums is None:
+        class_sums = ClassSums.of([(source, classes, in_target)], n_classes, source.shape[1])
     source, target = F.normalize(source.float(), dim=1), F.normalize(target.float(), dim=1)
     target_centre = target.mean(dim=0)
-    source_centre = _middle_of_classes(source[~in_target], classes[~in_target], otherwise=target_centre)
+    in_source, source_means = class_sums.in_source, class_sums.source_means()
+    source_centre = source_means[in_source].mean(dim=0) if in_source.any() else target_centre.clone()
     if not own_centres:
         source_centre = (source_centre + target_centre) / 2
         target_centre = source_centre.clone()
@@ -85,40 +91,29 @@ def fit_metric(
     basis = _leading_directions(
         torch.cat([source / len(source) ** 0.5, target / len(target) ** 0.5]), min(width, source.shape[1]), generator
     )
-    source, target = source @ basis, target @ basis
+    class_means = class_sums.centred_means(source_centre, target_centre) @ basis
+    source_means = torch.where(in_source[:, None], source_means - source_centre, 0) @ basis
     if whitens:
-        scale = _inverse_root(_scatter_within(source, classes, target, n_classes, n_neighbours), shrinkage)
-        basis, source = basis @ scale, source @ scale
-    middle = _middle_of_classes(source[~in_target], classes[~in_target], otherwise=torch.zeros_like(source[0]))
-    own, own_classes = source[~in_target], classes[~in_target]
+        scatter = _scatter_within(source @ basis - class_means[classes], target @ basis, n_neighbours)
+        scale = _inverse_root(scatter, shrinkage)
+        basis, class_means, source_means = basis @ scale, class_means @ scale, source_means @ scale
+    middle = source_means[in_source].mean(dim=0) if in_source.any() else torch.zeros_like(source_means[0])
     return Metric(
         source_centre,
         target_centre,
         basis,
-        F.normalize(_class_means(source, classes, n_classes) - middle, dim=1),
-        F.normalize(_class_means(own, own_classes, n_classes) - middle, dim=1),
-        torch.bincount(own_classes, minlength=n_classes) == 0,
+        F.normalize(class_means - middle, dim=1),
+        F.normalize(source_means - middle, dim=1),
+        ~in_source,
     )
 
 
-def _middle_of_classes(rows: Tensor, classes: Tensor, *, otherwise: Tensor) -> Tensor:
-    """Mean of the means of the classes that have rows."""
-    if not len(rows):
-        return otherwise
-    present, index = classes.unique(return_inverse=True)
-    return _class_means(rows, index, len(present)).mean(dim=0)
-
-
-def _class_means(rows: Tensor, classes: Tensor, n_classes: int) -> Tensor:
-    sums = rows.new_zeros(n_classes, rows.shape[1]).index_add_(0, classes, rows)
-    return sums / torch.bincount(classes, minlength=n_classes).clamp_min(1)[:, None]
-
-
-def _scatter_within(source: Tensor, classes: Tensor, target: Tensor, n_classes: int, n_neighbours: int) -> Tensor:
-    within_source = (source - _class_means(source, classes, n_classes)[classes]).double()
+def _scatter_within(residuals: Tensor, target: Tensor, n_neighbours: int) -> Tensor:
+    """Mean scatter of the source around its class means and of the target around its neighbourhoods, (p, p)."""
+    within_source = residuals.double()
     neighbours = Neighbours(F.normalize(target, dim=1), n_neighbours)
     within_target = (target - mean_over(neighbours.of_stored, target)).double()
-    return (within_source.t() @ within_source / len(source) + within_target.t() @ within_target / len(target)) / 2
+    return (within_source.t() @ within_source / len(residuals) + within_target.t() @ within_target / len(target)) / 2
 
 
 def _inverse_root(scatter: Tensor, shrinkage: float) -> Tensor:

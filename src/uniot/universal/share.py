@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -88,7 +89,7 @@ def find_border(similarity: Tensor, *, level: float | None = None, estimates_sha
         estimates_share: whether the private share is fitted; otherwise it is one half.
     """
     values = similarity.double()
-    level = max(float(values.quantile(_LEVEL_QUANTILE)) if level is None else level, _LEAST_LEVEL)
+    level = max(_level(values) if level is None else level, _LEAST_LEVEL)
     private, common = _densities(values / level, level)
     share = 0.5
     if estimates_share:
@@ -97,6 +98,11 @@ def find_border(similarity: Tensor, *, level: float | None = None, estimates_sha
             # One sample of each kind more than were seen: none and all are limits, not traps.
             share = (float(posterior.sum()) + 1) / (len(values) + 2)
     return Border(level, _crossing(share, level), share)
+
+
+def _level(similarity: Tensor) -> float:
+    # torch.quantile refuses more than 16 million values.
+    return float(np.quantile(similarity.numpy(), _LEVEL_QUANTILE))
 
 
 def _densities(values: Tensor, level: float) -> tuple[Tensor, Tensor]:
