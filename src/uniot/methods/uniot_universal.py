@@ -13,7 +13,6 @@ from dataclasses import fields
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
 
@@ -23,7 +22,16 @@ from uniot.methods.method import Batch, Losses, MethodInfo, MethodOptions, uncha
 from uniot.methods.uniot import UniOTMethod
 from uniot.settings import Settings
 from uniot.transport import Shards
-from uniot.universal import Border, Borders, Metric, Neighbours, find_border, fit_metric
+from uniot.universal import (
+    Border,
+    Borders,
+    Landmarks,
+    Metric,
+    Neighbours,
+    find_border,
+    fit_landmarks,
+    fit_metric,
+)
 
 # So many target samples are enough to see how classes vary.
 _MOST_ROWS = 20_000
@@ -60,8 +68,9 @@ class UniversalMethod(nn.Module):
     """Where the classes are; None before the end of the training."""
     neighbours: Neighbours | None = None
     """The target in that space; None where it is not kept."""
+    landmarks: Landmarks | None = None
+    """Means of several target samples, which stand in for a target that is not kept."""
     borders: Borders
-    borders_alone: Borders
 
     def __init__(
         self,
@@ -124,7 +133,7 @@ class UniversalMethod(nn.Module):
         target: Callable[[], Tensor],
         generator: torch.Generator,
     ) -> None:
-        """Finds the metric, and keeps the target in it; then the borders, with neighbours and without."""
+        """Finds the metric, keeps the target in it and summarises it by landmarks; then finds the borders."""
         embeddings, options = target(), self.options
         n_neighbours = self._n_neighbours(len(embeddings))
         some = torch.randperm(len(embeddings), generator=generator)[:_MOST_ROWS].sort().values
@@ -141,14 +150,14 @@ class UniversalMethod(nn.Module):
             own_centres=options.own_centres,
             whitens=options.whitens,
         )
-        self.neighbours = None
-        alone = self.adapted(embeddings)
-        named = source[in_target], classes[in_target]
-        self.borders = self.borders_alone = self._borders_of(alone, *named)
+        self.neighbours, self.landmarks = None, None
+        adapted = alone = self.adapted(embeddings)
         if options.n_neighbours != 0:
             # As they will be read back from a file.
             self.neighbours = Neighbours(alone.half().float(), n_neighbours)
-            self.borders = self._borders_of(self.adapted(embeddings), *named)
+            adapted = self.adapted(embeddings)
+            self.landmarks = fit_landmarks(alone, adapted, generator)
+        self.borders = self._borders_of(adapted, source[in_target], classes[in_target])
 
     def _n_neighbours(self, n_target: int) -> int:
         """As many as asked for; a target that is not averaged is whitened by neighbourhoods all the same."""
@@ -191,7 +200,9 @@ class UniversalMethod(nn.Module):
         padded = torch.cat([block, block.new_zeros(_BLOCK - len(block), block.shape[1])])
         rows = self.learnt().source_rows(padded) if labelled else self.learnt().target_rows(padded)
         if self.neighbours is not None and not labelled:
-            rows = F.normalize(self.neighbours.averaged(rows, self.neighbours.smoothed), dim=1)
+            rows = self.neighbours.twice_averaged(rows)
+        elif self.landmarks is not None and not labelled:
+            rows = self.landmarks.transform(rows)
         return rows[: len(block)]
 
     def conclude(self, features: Tensor, generator: torch.Generator, shards: Shards | None = None) -> None:
@@ -203,28 +214,40 @@ class UniversalMethod(nn.Module):
         return Decision(above.clamp_max(500).exp(), above.max(dim=1).values >= 0)
 
     def rule_state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """The metric, the target in it and the borders."""
+        """The metric, the borders, the target in the metric's space and the landmarks that summarise it."""
         tensors = {part.name: getattr(self.learnt(), part.name) for part in fields(Metric)}
-        tensors |= {"borders": self.borders.rows, "borders_alone": self.borders_alone.rows.clone()}
+        tensors["borders"] = self.borders.rows
         if self.neighbours is not None:
             tensors |= {
                 "target": self.neighbours.rows.half(),
                 "neighbourhoods": self.neighbours.of_stored.to(torch.int32),
             }
+        if self.landmarks is not None:
+            tensors |= {f"landmark_{part.name}": getattr(self.landmarks, part.name) for part in fields(Landmarks)}
         return tensors, {}
 
     def load_rule_state(self, tensors: Mapping[str, Tensor], about: Mapping[str, Any]) -> None:
-        """Takes back metric, target and borders."""
+        """Takes back metric, borders, target and landmarks.
+
+        A run of an earlier version has no landmarks. If it has no target either, its border is meant for samples that
+        are judged by themselves alone.
+        """
         self.metric = Metric(**{part.name: tensors[part.name] for part in fields(Metric)})
-        self.borders, self.borders_alone = Borders(tensors["borders"]), Borders(tensors["borders_alone"])
-        self.neighbours = None
+        self.borders = Borders(tensors["borders"])
+        self.neighbours, self.landmarks = None, None
         if "target" in tensors:
             known = tensors["neighbourhoods"].long()
             self.neighbours = Neighbours(tensors["target"].float(), known.shape[1] - 1, known)
+        if "landmark_keys" in tensors:
+            self.landmarks = Landmarks(**{part.name: tensors[f"landmark_{part.name}"] for part in fields(Landmarks)})
 
     def forget_samples(self) -> None:
-        """Removes the target. From then on a sample is judged by itself alone, with the border for that."""
-        self.neighbours, self.borders = None, self.borders_alone
+        """Removes the target. From then on a sample is compared with the landmarks, and the border stays."""
+        if self.landmarks is None and self.neighbours is not None:
+            # A run of an earlier version, which had none.
+            rows = self.neighbours.rows
+            self.landmarks = fit_landmarks(rows, self.neighbours.twice_averaged(rows), torch.Generator().manual_seed(0))
+        self.neighbours = None
         if self.trainer is not None:
             self.trainer.forget_samples()
 
