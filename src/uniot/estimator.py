@@ -59,7 +59,7 @@ class UniOT(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         n_private_classes: private groups to find; estimated if None.
         unknown_label: what unknown samples are called; "unknown" for text classes and -1 for integers if None.
         store_target: whether the target's embeddings are kept, where the method looks at neighbours; without them new
-            samples are judged by themselves alone.
+            samples are compared with averages of at least five target samples each.
         checkpoint_every: steps between two checkpoints, where `fit` is given a folder.
         random_state: integer, `RandomState`, or None for another result each time.
 

@@ -9,6 +9,7 @@ from typing import cast
 from torch import Tensor, nn
 
 from uniot.model import AdaptedModel
+from uniot.universal import LEAST_SAMPLES
 
 _WIDTH, _INDENT = 100, 22
 
@@ -55,22 +56,31 @@ def judged_by(model: AdaptedModel) -> str:
             f"New samples will be compared with these {len(rule['target'])}, which the run keeps for that "
             f"({_size(_samples_in(rule))}; --forget-target leaves them out)."
         )
-    if not model.settings.store_target:
-        return "New samples will be judged each by itself, and somewhat less well than these (--forget-target)."
+    if "landmark_keys" in rule:
+        return (
+            f"New samples will be compared with {_landmarks(rule)}; no single sample is kept (--forget-target). "
+            "About one in twenty gets another answer than with the target."
+        )
     return "New samples will be judged each by itself, by the same rule."
 
 
 def _of_samples(rule: Mapping[str, Tensor], weights: Mapping[str, Tensor]) -> str:
+    averages = f"{_landmarks(rule)}, and a linear map fitted to all of them" if "landmark_keys" in rule else ""
     if "target" not in rule and weights:
-        return "what the method kept of the target for its training, such as a queue of features, is among the weights"
+        kept = "what the method kept of the target for its training, such as a queue of features, is among the weights"
+        return f"{averages}; {kept}" if averages else kept
     if "target" not in rule:
-        return "no sample is in it"
+        return f"no single sample is in it, but {averages}" if averages else "no sample is in it"
     target, nearest = rule["target"], rule["neighbourhoods"]
     return (
         f"{_size(_samples_in(rule))} of that is {len(target)} target samples, {target.shape[1]} "
         f"numbers each in half precision, and which {nearest.shape[1]} are nearest to each; store_target = false "
-        "leaves them out"
+        f"leaves them out and keeps {averages or 'none'}"
     )
+
+
+def _landmarks(rule: Mapping[str, Tensor]) -> str:
+    return f"{len(rule['landmark_keys'])} averages of at least {LEAST_SAMPLES} target samples each"
 
 
 def _samples_in(rule: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -126,7 +126,7 @@ class Settings(CheckedSettings):
         None, ge=0, le=100_000, description="Private groups to find; estimated if left out."
     )
     store_target: bool = Field(
-        True, description="Whether a run keeps the target's embeddings where its method looks at neighbours."
+        True, description="Whether a run whose method looks at neighbours keeps the target's embeddings, or averages."
     )
     checkpoint_every: int = Field(100, ge=1, le=10_000_000, description="Steps between two checkpoints of a run.")
     seed: int = Field(0, ge=0, lt=2**63, description="Decides every random choice.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import cast
 
 import torch
@@ -10,6 +11,7 @@ from torch import Tensor, nn
 from uniot.embeddings.image_reader import ImageReader
 from uniot.methods import UniOTMethod, UniversalMethod
 from uniot.model import AdaptedModel
+from uniot.universal import Landmarks
 
 
 class WholeRun(nn.Module):
@@ -61,27 +63,36 @@ class _Transport(nn.Module):
 
 
 class _Neighbourhoods(nn.Module):
-    """The rule of UniOT universal, with the target that it looks at, where the run keeps it."""
+    """The rule of UniOT universal, with the target if the run keeps it, else with the landmarks that summarise it."""
 
     centre: Tensor
     basis: Tensor
     target: Tensor
     smoothed: Tensor
+    keys: Tensor
+    values: Tensor
+    linear: Tensor
 
     def __init__(self, method: UniversalMethod) -> None:
         super().__init__()
-        self._method, self._k = method, 0 if method.neighbours is None else method.neighbours.k
-        metric, stored = method.learnt(), method.neighbours
+        metric, stored, landmarks = method.learnt(), method.neighbours, method.landmarks
+        self._method, self._k = method, None if stored is None else stored.k
+        self._has_landmarks = stored is None and landmarks is not None
         self.register_buffer("centre", metric.target_centre)
         self.register_buffer("basis", metric.basis)
         if stored is not None:
             self.register_buffer("target", stored.rows.t().contiguous())
             self.register_buffer("smoothed", stored.smoothed)
+        elif landmarks is not None:
+            for part in fields(landmarks):
+                self.register_buffer(part.name, getattr(landmarks, part.name).float())
 
     def forward(self, embeddings: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         rows = _unit((_unit(embeddings.flatten(1).float()) - self.centre) @ self.basis)
-        if self._k:
+        if self._k is not None:
             rows = _unit(self.smoothed[(rows @ self.target).topk(self._k + 1, dim=1).indices].mean(dim=1))
+        elif self._has_landmarks:
+            rows = Landmarks(self.keys, self.values, self.linear).transform(rows)
         decision = self._method.decide(rows)
         return rows, decision.shares, decision.known
 

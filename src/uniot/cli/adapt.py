@@ -63,7 +63,7 @@ def adapt(
         str | None, typer.Option(help="One of those that `uniot methods` lists; uniot-universal.")
     ] = None,
     forget_target: Annotated[
-        bool, typer.Option("--forget-target", help="Keep no target sample to compare new ones with.")
+        bool, typer.Option("--forget-target", help="Keep averages of several target samples, and no single one.")
     ] = False,
     private_classes: Annotated[int | None, typer.Option(help="Groups among the unknown, where you know it.")] = None,
     settings: Annotated[Path | None, typer.Option(help="A settings.toml, for instance of another run.")] = None,

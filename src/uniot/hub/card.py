@@ -11,6 +11,7 @@ from uniot.data.text import as_utf8
 from uniot.evaluation import SCORE_MEANINGS
 from uniot.methods import method_info
 from uniot.model import AdaptedModel
+from uniot.universal import LEAST_SAMPLES
 
 _TAGS = ("uniot", "domain-adaptation", "universal-domain-adaptation", "optimal-transport")
 _OF_TRAINING = ("steps", "batch_size", "feature_size", "epsilon", "marginal_penalty")
@@ -25,9 +26,10 @@ _LIMITS = """\
 - No sample of either collection is in these files, nor an answer for one. Means over the target are: its middle, the
   class mass and the cluster prototypes, as far as the method has them, the prototypes of classes that people named in
   the target, and the centres of the groups. The mean of a single sample is that sample's feature."""
-_WITHOUT_NEIGHBOURS = """\
-- The run itself compares a sample with its neighbours in the target, which is not shared. Here a sample is judged by
-  itself alone, with a border of its own, and less well."""
+_LANDMARKS = f"""\
+- The run itself compares a sample with its neighbours in the target, which is not shared. Shared in its place are
+  averages of at least {LEAST_SAMPLES} target samples each, and a linear map fitted to all of them; no single sample.
+  About one in twenty samples gets another answer than from the run itself."""
 
 
 def model_card(
@@ -63,14 +65,14 @@ def model_card(
         rows = [(name, f"{100 * value:.1f}", SCORE_MEANINGS[name]) for name, value in scores.items()]
         parts += ["## Scores", f"On the target that the run was made for{_of_whom(model)}; in percent."]
         parts += [_table(("score", "value", "meaning"), rows)]
-    limits = [_LIMITS, _WITHOUT_NEIGHBOURS] if "target" in model.method.rule_state()[0] else [_LIMITS]
+    limits = [_LIMITS, _LANDMARKS] if {"target", "landmark_keys"} & set(model.method.rule_state()[0]) else [_LIMITS]
     parts += ["## Limits", "\n".join(limits), f"Made with uniot {__version__}."]
     return as_utf8("\n\n".join(parts)) + "\n"
 
 
 def _of_whom(model: AdaptedModel) -> str:
     keeps = "target" in model.method.rule_state()[0]
-    return ", by the run itself, which compares samples with that target; without it they are lower" if keeps else ""
+    return ", by the run itself, which compares samples with that target; without it they differ" if keeps else ""
 
 
 def _header(model: AdaptedModel, licence: str | None) -> str:

@@ -9,29 +9,37 @@ Where a network is trained as well, UniOT's losses train it (Eq. 15), and its em
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
 
-from uniot.errors import SettingsError
+from uniot.errors import DataError, SettingsError
 from uniot.methods.decision import Decision
 from uniot.methods.method import Batch, Losses, MethodInfo, MethodOptions, unchanged
 from uniot.methods.uniot import UniOTMethod
 from uniot.settings import Settings
 from uniot.transport import Shards
-from uniot.universal import Border, Borders, ClassSums, Metric, Neighbours, find_border, fit_metric
+from uniot.universal import (
+    ClassSums,
+    Landmarks,
+    Metric,
+    Neighbours,
+    Rejection,
+    fit_landmarks,
+    fit_metric,
+    fit_rejection,
+)
 
 # So many target samples are enough to see how classes vary.
 _MOST_ROWS = 20_000
 # A neighbourhood that reaches beyond a class blurs it, one that is small is noisy: a hundredth of the target is a fifth
 # of a class where there are twenty; within bounds, and never more than a twentieth of a small target.
 _FEWEST, _MOST, _PART_OF_TARGET, _MOST_OF_TARGET = 6, 20, 100, 20
-# Similarities this far apart, in units of the level, differ by e in probability.
-_SOFTNESS = 0.1
+# Names of the rules for both kinds of classes in a run folder.
+_OF_SOURCE, _OF_TARGET = "source", "target"
 # Samples are adapted in blocks of one size, so that an answer does not depend on its company.
 _BLOCK = 128
 
@@ -60,8 +68,10 @@ class UniversalMethod(nn.Module):
     """Where the classes are; None before the end of the training."""
     neighbours: Neighbours | None = None
     """The target in that space; None where it is not kept."""
-    borders: Borders
-    borders_alone: Borders
+    landmarks: Landmarks | None = None
+    """Means of several target samples, which stand in for a target that is not kept."""
+    rejections: dict[str, Rejection]
+    """The rule for classes of the source, and that for classes that were named in the target."""
 
     def __init__(
         self,
@@ -125,7 +135,7 @@ class UniversalMethod(nn.Module):
         generator: torch.Generator,
         class_sums: ClassSums,
     ) -> None:
-        """Finds the metric, and keeps the target in it; then the borders, with neighbours and without."""
+        """Finds the metric, keeps the target in it and summarises it by landmarks; then finds the borders."""
         embeddings, options = target(), self.options
         n_neighbours = self._n_neighbours(len(embeddings))
         some = torch.randperm(len(embeddings), generator=generator)[:_MOST_ROWS].sort().values
@@ -143,45 +153,46 @@ class UniversalMethod(nn.Module):
             whitens=options.whitens,
             class_sums=class_sums,
         )
-        self.neighbours = None
-        alone = self.adapted(embeddings)
-        named = source[in_target], classes[in_target]
-        self.borders = self.borders_alone = self._borders_of(alone, *named)
+        self.neighbours, self.landmarks = None, None
+        adapted = alone = self.adapted(embeddings)
         if options.n_neighbours != 0:
             # As they will be read back from a file.
             self.neighbours = Neighbours(alone.half().float(), n_neighbours)
-            self.borders = self._borders_of(self.adapted(embeddings), *named)
+            adapted = self.adapted(embeddings)
+            self.landmarks = fit_landmarks(alone, adapted, generator)
+        self.rejections = self._fit_rejections(adapted, source[in_target], classes[in_target])
 
     def _n_neighbours(self, n_target: int) -> int:
         """As many as asked for; a target that is not averaged is whitened by neighbourhoods all the same."""
         by_size = min(max(_FEWEST, round(n_target / _PART_OF_TARGET)), _MOST)
         return min(self.options.n_neighbours or by_size, max(1, n_target // _MOST_OF_TARGET))
 
-    def _borders_of(self, adapted: Tensor, named: Tensor, classes: Tensor) -> Borders:
-        """Of classes that the source has, and of those that were learnt from samples of the target alone.
+    def _fit_rejections(self, adapted: Tensor, named: Tensor, classes: Tensor) -> dict[str, Rejection]:
+        """Fit the rule for the classes of the source, and that for classes that were named in the target.
 
-        What the source says decides about the former, even where samples of the target were named as one of them: else
-        a class that somebody confirmed would set a level that the others cannot reach. To the latter the target is
-        nearer, for nothing lies between. What level their samples reach is known.
+        Samples of the target that were confirmed as one of the source's classes move its prototype. The rule is fitted
+        to the prototypes of the source alone, for otherwise a confirmed class would set a level that others cannot
+        reach. There is no shift between the target and classes that were named in it; the level of their named samples
+        is known.
 
         Args:
             adapted: the target, (n, p).
             named: features of its samples that have a label, (m, d).
             classes: class index of each, (m,).
         """
-        metric, found = self.learnt(), Borders.none(self.n_classes)
-        from_target = metric.from_target
+        metric, found = self.learnt(), {}
+        from_target, estimates = metric.from_target, self.options.estimates_share
         if not from_target.all():
-            similarity = _cosines(adapted, metric.prototypes_in_source[~from_target]).max(dim=1).values
-            found = found.with_border(self._border(similarity), ~from_target)
+            n_neighbours = self._n_neighbours(len(adapted))
+            prototypes = metric.prototypes_in_source[~from_target]
+            fitted = fit_rejection(adapted, prototypes, n_neighbours=n_neighbours, estimates_prior=estimates)
+            found[_OF_SOURCE] = replace(fitted, prototypes=metric.prototypes[~from_target])
         if from_target.any():
-            own = self._cosines(self.adapted(named)).gather(1, classes[:, None])[from_target[classes]]
-            similarity = _cosines(adapted, metric.prototypes[from_target]).max(dim=1).values
-            found = found.with_border(self._border(similarity, float(own.median())), from_target)
+            own = (self.adapted(named).double() @ metric.prototypes.double().t()).gather(1, classes[:, None])
+            level, prototypes = float(own[from_target[classes]].median()), metric.prototypes[from_target]
+            fitted = fit_rejection(adapted, prototypes, n_neighbours=1, level=level, estimates_prior=estimates)
+            found[_OF_TARGET] = fitted
         return found
-
-    def _border(self, similarity: Tensor, level: float | None = None) -> Border:
-        return find_border(similarity, level=level, estimates_share=self.options.estimates_share)
 
     @torch.no_grad()
     def adapted(self, features: Tensor, *, labelled: bool = False) -> Tensor:
@@ -193,40 +204,59 @@ class UniversalMethod(nn.Module):
         padded = torch.cat([block, block.new_zeros(_BLOCK - len(block), block.shape[1])])
         rows = self.learnt().source_rows(padded) if labelled else self.learnt().target_rows(padded)
         if self.neighbours is not None and not labelled:
-            rows = F.normalize(self.neighbours.averaged(rows, self.neighbours.smoothed), dim=1)
+            rows = self.neighbours.twice_averaged(rows)
+        elif self.landmarks is not None and not labelled:
+            rows = self.landmarks.transform(rows)
         return rows[: len(block)]
 
     def conclude(self, features: Tensor, generator: torch.Generator, shards: Shards | None = None) -> None:
         """The border is found with the space."""
 
     def decide(self, features: Tensor) -> Decision:
-        """Known from the border on; a share grows with the cosine to its class."""
-        above = (self._cosines(features) - self.borders.border) / (_SOFTNESS * self.borders.level)
-        return Decision(above.clamp_max(500).exp(), above.max(dim=1).values >= 0)
+        """Known if similarity, membership and presence together reach the threshold."""
+        from_target = self.learnt().from_target
+        columns = [torch.nonzero(from_target == (kind == _OF_TARGET)).flatten() for kind in self.rejections]
+        shares = torch.cat([rejection.shares(features) for rejection in self.rejections.values()], dim=1)
+        shares = shares[:, torch.cat(columns).argsort()]
+        return Decision(shares, shares.max(dim=1).values >= 1)
 
     def rule_state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """The metric, the target in it and the borders."""
+        """The metric, the rejection rule, the target in the metric's space and the landmarks that summarise it."""
         tensors = {part.name: getattr(self.learnt(), part.name) for part in fields(Metric)}
-        tensors |= {"borders": self.borders.rows, "borders_alone": self.borders_alone.rows.clone()}
+        for kind, rejection in self.rejections.items():
+            tensors |= {f"rejection_{kind}_{name}": value for name, value in vars(rejection).items()}
         if self.neighbours is not None:
             tensors |= {
                 "target": self.neighbours.rows.half(),
                 "neighbourhoods": self.neighbours.of_stored.to(torch.int32),
             }
+        if self.landmarks is not None:
+            tensors |= {f"landmark_{part.name}": getattr(self.landmarks, part.name) for part in fields(Landmarks)}
         return tensors, {}
 
     def load_rule_state(self, tensors: Mapping[str, Tensor], about: Mapping[str, Any]) -> None:
-        """Takes back metric, target and borders."""
+        """Takes back metric, rejection rule, target and landmarks."""
+        if "borders" in tensors:
+            raise DataError(
+                "this run was made by an earlier version of uniot, whose rule for unknown samples has been replaced. "
+                "Run `uniot adapt` again on the same data."
+            )
         self.metric = Metric(**{part.name: tensors[part.name] for part in fields(Metric)})
-        self.borders, self.borders_alone = Borders(tensors["borders"]), Borders(tensors["borders_alone"])
-        self.neighbours = None
+        self.rejections = {
+            kind: Rejection(**{part.name: tensors[f"rejection_{kind}_{part.name}"] for part in fields(Rejection)})
+            for kind in (_OF_SOURCE, _OF_TARGET)
+            if f"rejection_{kind}_level" in tensors
+        }
+        self.neighbours, self.landmarks = None, None
         if "target" in tensors:
             known = tensors["neighbourhoods"].long()
             self.neighbours = Neighbours(tensors["target"].float(), known.shape[1] - 1, known)
+        if "landmark_keys" in tensors:
+            self.landmarks = Landmarks(**{part.name: tensors[f"landmark_{part.name}"] for part in fields(Landmarks)})
 
     def forget_samples(self) -> None:
-        """Removes the target. From then on a sample is judged by itself alone, with the border for that."""
-        self.neighbours, self.borders = None, self.borders_alone
+        """Removes the target. From then on a sample is compared with the landmarks, and the rule stays."""
+        self.neighbours = None
         if self.trainer is not None:
             self.trainer.forget_samples()
 
@@ -238,9 +268,6 @@ class UniversalMethod(nn.Module):
         """There are none."""
         return None
 
-    def _cosines(self, adapted: Tensor) -> Tensor:
-        return _cosines(adapted, self.learnt().prototypes)
-
     def learnt(self) -> Metric:
         """The metric, once there is one."""
         if self.metric is None:
@@ -248,15 +275,11 @@ class UniversalMethod(nn.Module):
         return self.metric
 
 
-def _cosines(rows: Tensor, directions: Tensor) -> Tensor:
-    return rows.double() @ directions.double().t()
-
-
 INFO = MethodInfo(
     name="uniot-universal",
     title="UniOT universal",
     source="this project: docs/beyond-the-paper.md",
-    rule="unknown where the cosine to the nearest class, averaged over neighbours, is below a border set by the data",
+    rule="unknown if its similarity to a class, its membership in it and the presence of that class are too improbable",
     build=UniversalMethod,
     options=UniversalOptions,
     is_closed_form=True,

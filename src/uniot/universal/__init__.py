@@ -1,8 +1,19 @@
-"""What tells common from private without a threshold: a metric, neighbourhoods, the private share."""
+"""What tells common from private classes: a metric, neighbourhoods of the target, and a rejection rule."""
 
 from uniot.universal.class_sums import ClassSums
+from uniot.universal.landmarks import LEAST_SAMPLES, Landmarks, fit_landmarks
 from uniot.universal.metric import Metric, fit_metric
 from uniot.universal.neighbours import Neighbours
-from uniot.universal.share import Border, Borders, find_border
+from uniot.universal.rejection import Rejection, fit_rejection
 
-__all__ = ["Border", "Borders", "ClassSums", "Metric", "Neighbours", "find_border", "fit_metric"]
+__all__ = [
+    "LEAST_SAMPLES",
+    "ClassSums",
+    "Landmarks",
+    "Metric",
+    "Neighbours",
+    "Rejection",
+    "fit_landmarks",
+    "fit_metric",
+    "fit_rejection",
+]

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from uniot.errors import DataError
@@ -55,6 +56,10 @@ class Neighbours:
     def smoothed(self) -> Tensor:
         """Each stored row as the mean of its neighbourhood, (n, p)."""
         return mean_over(self.of_stored, self.rows)
+
+    def twice_averaged(self, queries: Tensor) -> Tensor:
+        """Return the direction of the mean of the smoothed rows over the neighbourhood of each query, (m, p)."""
+        return F.normalize(self.averaged(queries, self.smoothed), dim=1)
 
     def _of_block(self, block: Tensor) -> Tensor:
         padded = torch.cat([block, block.new_zeros(_BLOCK - len(block), block.shape[1])])

@@ -1,42 +1,40 @@
-"""Which target samples are of no source class, decided without an absolute similarity.
+"""Reject target samples that are of no source class, without an absolute similarity to the source.
 
-Three probabilities are estimated for every target sample, each in units that the target itself sets:
+Three statistics of a target sample, each in units that the target itself sets:
 
     similarity   its cosine to the nearest class mean, relative to the level that the most similar samples reach
     membership   its cosine to the exemplars of that class in the target: within one domain there is no shift
-    presence     whether the class is in the target at all: its exemplars stand out from what other samples reach
+    separation   by how much the members of that class exceed what samples of other classes reach
 
-A sample is known if their weighted geometric mean reaches a threshold. Membership rejects private samples whose nearest
-class is present, presence those whose nearest class is absent, and neither shrinks with the distance of the domains.
+Similarity alone decides well if the domains are close, and rejects too much if classes move by different amounts.
+Membership and the presence of the class (by level and separation) hold under a large shift: membership rejects private
+samples whose nearest class is present, presence those whose nearest class is absent. The probability of being known is
+the mean of both views, times that of anything being common at all.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cache
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-# Chosen on the choice splits of the universality study, see docs/beyond-the-paper.md: means and standard deviations of
-# the private and of the common component of each statistic.
+# Mean and standard deviation of the private component and of the common one, for each statistic. Chosen on the choice
+# splits of several data sets, see docs/beyond-the-paper.md.
 _SIMILARITY = (0.40, 0.18, 0.85, 0.30)
-_MEMBERSHIP = (0.15, 0.30, 0.80, 0.30)
-_SEPARATION = (0.40, 0.30, 1.20, 0.50)
-# The spread of class levels is estimated; two classes' worth of this spread are added to what was seen.
-_LEVEL_SPREAD, _LEVEL_COUNT, _LEVEL_MEAN = 0.30, 2.0, 0.90
-# Absent classes reach about this part of the level of present ones (as a logarithm), and vary by this much.
-_ABSENT_LEVEL, _ABSENT_SPREAD = -0.8, 0.35
-# A class whose exemplars stand out this clearly is certainly present, and shows how much class levels vary.
-_CERTAIN_SEPARATION, _CERTAIN_SOFTNESS = 1.0, 0.15
-_LEVEL_WEIGHT, _SEPARATION_WEIGHT, _PRESENCE_OFFSET = 1.0, 0.5, 0.5
-# Weights of similarity, membership and presence in the geometric mean, exponents of the estimated priors, threshold.
-_WEIGHTS = (1.0, 1.0, 1.0)
-_PRIOR_POWERS = (1.0, 1.0)
-_THRESHOLD = 0.35
-# A probability of zero would veto the other two.
-_FLOOR = 0.01
+_MEMBERSHIP = (0.15, 0.25, 0.80, 0.30)
+# The same of an absent class and of a present one: level of its members, and the logarithm of their separation.
+_CLASS_LEVEL = (0.45, 0.15, 0.90, 0.25)
+_SEPARATION = (0.45, 0.30, 1.30, 0.40)
+# Weight of both in the log odds of presence, and an offset: a class is present unless the evidence speaks against it.
+_CLASS_WEIGHT, _PRESENCE_OFFSET = 0.5, 1.5
+# Weight of similarity beside membership.
+_SIMILARITY_WEIGHT = 0.5
+# Something is common if the members of the two most separated classes reach this, give or take the softness.
+_COMMON_SEPARATION, _COMMON_SOFTNESS = 0.75, 0.05
+_THRESHOLD = 0.45
 _LEVEL_QUANTILE = 0.8
 # Common samples of domains that are close have little room to vary below a level near one, but always some.
 _ROOM_TO_VARY, _LEAST_DEVIATION = 0.75, 0.08
@@ -60,42 +58,43 @@ class Rejection:
         prototypes: class means, (c, p), unit rows.
         exemplars: mean direction of the most similar target samples of each class, (c, p), unit rows.
         presence: probability that each class is in the target, (c,), float64.
-        level: cosine that the most similar samples reach, (), float64.
-        priors: private prior of similarity and of membership, (2,), float64.
-        weights: of similarity, membership and presence, (3,), float64, adding up to one.
+        scalars: level that the most similar samples reach, private priors of similarity and of membership, probability
+            that anything is common, and weight of similarity against membership and presence, (5,), float64.
     """
 
     prototypes: Tensor
     exemplars: Tensor
     presence: Tensor
-    level: Tensor
-    priors: Tensor
-    weights: Tensor
+    scalars: Tensor
 
-    def shares(self, rows: Tensor) -> Tensor:
-        """Return what speaks for each class in units of what it takes to be known, (n, c), float64.
+    @property
+    def level(self) -> float:
+        """Cosine that the most similar samples reach."""
+        return float(self.scalars[0])
+
+    def known_probability(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the probability that each sample is known, (n,), and its cosines to the classes, (n, c).
 
         Args:
             rows: directions of target samples, (n, p), unit rows.
         """
+        level, similarity_prior, membership_prior, common, weight = self.scalars
         cosines = rows.double() @ self.prototypes.double().t()
         similarity, nearest = cosines.max(dim=1)
-        membership = (rows.double() * self.exemplars.double()[nearest]).sum(dim=1)
-        probabilities = torch.stack(
-            [
-                _posterior(_similarity_ratio(similarity, self.level), self.priors[0], _PRIOR_POWERS[0]),
-                _posterior(_log_ratio(membership, *_MEMBERSHIP), self.priors[1], _PRIOR_POWERS[1]),
-                self.presence[nearest],
-            ]
-        )
-        known = ((probabilities + _FLOOR).log() * self.weights[:, None]).sum(dim=0).exp().clamp_max(1 - 1e-6)
-        odds = known / (1 - known) * ((1 - _THRESHOLD) / _THRESHOLD)
-        below = (cosines - similarity[:, None]) / (_SOFTNESS * self.level)
-        return odds[:, None] * below.clamp_min(-500).exp()
+        by_similarity = _similarity_ratio(similarity, level)
+        own_exemplar = (rows.double() * self.exemplars.double()[nearest]).sum(dim=1)
+        by_membership = _membership_ratio(own_exemplar, by_similarity)
+        alone = _posterior(by_similarity, similarity_prior)
+        together = self.presence[nearest] * _posterior(by_membership, membership_prior)
+        return common * (weight * alone + (1 - weight) * together), cosines
 
-    def tensors(self) -> dict[str, Tensor]:
-        """Return every part by its name, as `from_tensors` takes it."""
-        return {part.name: getattr(self, part.name).clone() for part in fields(self)}
+    def shares(self, rows: Tensor) -> Tensor:
+        """Return the odds of each class in units of what it takes to be known, (n, c), float64."""
+        known, cosines = self.known_probability(rows)
+        known = known.clamp(1e-6, 1 - 1e-6)
+        odds = known / (1 - known) * ((1 - _THRESHOLD) / _THRESHOLD)
+        below = (cosines - cosines.max(dim=1, keepdim=True).values) / (_SOFTNESS * self.scalars[0])
+        return odds[:, None] * below.clamp_min(-500).exp()
 
 
 def fit_rejection(
@@ -117,28 +116,21 @@ def fit_rejection(
         estimates_prior: whether the private priors are estimated; otherwise they are one half.
     """
     seen = _Seen.of(rows, prototypes)
-    known_level = level is not None
+    is_named = level is not None
     found = max(_quantile(seen.similarity, _LEVEL_QUANTILE) if level is None else level, _LEAST_LEVEL)
-    certain = torch.ones(len(prototypes), dtype=torch.float64)
-    ratio = _similarity_ratio(seen.similarity, torch.tensor(found, dtype=torch.float64))
-    prior = _private_prior(ratio, torch.ones_like(ratio)) if estimates_prior else 0.5
-    if known_level:
-        exemplars, presence, member_prior = prototypes, certain, 0.5
-    else:
+    by_similarity = _similarity_ratio(seen.similarity, torch.tensor(found, dtype=torch.float64))
+    similarity_prior = _private_prior(by_similarity) if estimates_prior else 0.5
+    exemplars, presence = prototypes, torch.ones(len(prototypes), dtype=torch.float64)
+    membership_prior, common = 0.5, 1.0
+    if not is_named:
         exemplars = seen.exemplars(rows, n_neighbours)
         membership = _own_cosine(rows, exemplars, seen.nearest)
-        presence = _presence(seen, membership, found)
-        weights = presence[seen.nearest].clamp_min(0.05)
-        member_prior = _private_prior(_log_ratio(membership, *_MEMBERSHIP), weights) if estimates_prior else 0.5
-    weights = torch.tensor((1.0, 0.0, 0.0) if known_level else _WEIGHTS, dtype=torch.float64)
-    return Rejection(
-        prototypes=prototypes,
-        exemplars=exemplars,
-        presence=presence,
-        level=torch.tensor(found, dtype=torch.float64),
-        priors=torch.tensor((prior, member_prior), dtype=torch.float64),
-        weights=weights / weights.sum(),
-    )
+        presence, common = _presence(seen, membership, found)
+        if estimates_prior:
+            by_membership = _membership_ratio(membership, by_similarity)
+            membership_prior = _private_prior(by_membership, presence[seen.nearest])
+    scalars = (found, similarity_prior, membership_prior, common, 1.0 if is_named else 0.5)
+    return Rejection(prototypes, exemplars, presence, torch.tensor(scalars, dtype=torch.float64))
 
 
 @dataclass(frozen=True)
@@ -202,8 +194,8 @@ class _Seen:
         return (score / _expected_maximum(len(self.mean))).clamp_min(0.05).log()
 
 
-def _presence(seen: _Seen, membership: Tensor, level: float) -> Tensor:
-    """Return the probability that each class is in the target, (c,)."""
+def _presence(seen: _Seen, membership: Tensor, level: float) -> tuple[Tensor, float]:
+    """Return the probability that each class is in the target, (c,), and that any is."""
     n_classes = len(seen.mean)
     sizes = torch.bincount(seen.nearest, minlength=n_classes)
     members = (membership > _MEMBER_COSINE).double()
@@ -214,17 +206,13 @@ def _presence(seen: _Seen, membership: Tensor, level: float) -> Tensor:
         sums = torch.zeros(n_classes, dtype=torch.float64).index_add_(0, seen.nearest, members * values)
         return torch.where(enough, sums / count.clamp_min(1), otherwise)
 
-    reached = (mean_over_members(seen.similarity, _UNSEEN[0] * level) / level).clamp(0.02, 3).log()
+    class_level = mean_over_members(seen.similarity / level, _UNSEEN[0])
     separation = mean_over_members(seen.separation(), _UNSEEN[1])
-    certain = torch.sigmoid((separation - _CERTAIN_SEPARATION) / _CERTAIN_SOFTNESS) * (sizes > 0)
-    weight = certain.sum() + _LEVEL_COUNT
-    usual = torch.tensor(_LEVEL_MEAN, dtype=torch.float64).log()
-    mean = ((certain * reached).sum() + _LEVEL_COUNT * usual) / weight
-    spread = (((certain * (reached - mean).square()).sum() + _LEVEL_COUNT * _LEVEL_SPREAD**2) / weight).sqrt()
-    absent = float(mean) + _ABSENT_LEVEL
-    by_level = _log_ratio(reached, absent, _ABSENT_SPREAD, float(mean), float(spread))
-    by_separation = _log_ratio(separation, *_SEPARATION)
-    return torch.sigmoid(_LEVEL_WEIGHT * by_level + _SEPARATION_WEIGHT * by_separation + _PRESENCE_OFFSET)
+    evidence = _log_ratio(class_level, *_CLASS_LEVEL) + _log_ratio(separation, *_SEPARATION)
+    best = separation[enough] if enough.any() else separation
+    largest = float(best.topk(min(2, len(best))).values.mean())
+    common = torch.sigmoid(torch.tensor((largest - _COMMON_SEPARATION) / _COMMON_SOFTNESS, dtype=torch.float64))
+    return torch.sigmoid(_CLASS_WEIGHT * evidence + _PRESENCE_OFFSET), float(common)
 
 
 def _similarity_ratio(similarity: Tensor, level: Tensor) -> Tensor:
@@ -248,16 +236,21 @@ def _log_ratio(
     return ratio.clamp(-25, 25)
 
 
-def _posterior(log_ratio: Tensor, prior: Tensor, power: float) -> Tensor:
-    """Return the probability of the common component, with the prior odds raised to a power."""
-    return torch.sigmoid(log_ratio + power * ((1 - prior) / prior).log())
+def _membership_ratio(membership: Tensor, by_similarity: Tensor) -> Tensor:
+    return (_log_ratio(membership, *_MEMBERSHIP) + _SIMILARITY_WEIGHT * by_similarity).clamp(-25, 25)
 
 
-def _private_prior(log_ratio: Tensor, weights: Tensor) -> float:
+def _posterior(log_ratio: Tensor, prior: Tensor) -> Tensor:
+    """Return the probability of the common component."""
+    return torch.sigmoid(log_ratio + ((1 - prior) / prior).log())
+
+
+def _private_prior(log_ratio: Tensor, weights: Tensor | None = None) -> float:
     """Estimate the prior of the private component by EM; Laplace smoothing keeps it away from 0 and 1."""
+    weights = torch.ones_like(log_ratio) if weights is None else weights
     prior, total = 0.5, float(weights.sum())
     for _ in range(_ITERATIONS):
-        common = _posterior(log_ratio, torch.tensor(prior, dtype=torch.float64), 1.0)
+        common = _posterior(log_ratio, torch.tensor(prior, dtype=torch.float64))
         prior = 1 - (float((weights * common).sum()) + 1) / (total + 2)
     return prior
 
