@@ -29,7 +29,8 @@ _LIMITS = """\
 _LANDMARKS = f"""\
 - The run itself compares a sample with its neighbours in the target, which is not shared. Shared in its place are
   averages of at least {LEAST_SAMPLES} target samples each, and a linear map fitted to all of them; no single sample.
-  About one in twenty samples gets another answer than from the run itself."""
+  Between one in fifty and one in ten new samples get another answer than from the run itself, the more the fewer
+  samples the target had; about as many answers are right."""
 
 
 def model_card(
