@@ -59,7 +59,7 @@ def judged_by(model: AdaptedModel) -> str:
     if "landmark_keys" in rule:
         return (
             f"New samples will be compared with {_landmarks(rule)}; no single sample is kept (--forget-target). "
-            "Up to one in ten gets another answer than with the target; about as many are right."
+            "Some get another answer than with the target, about one in twenty, and more if the target is small."
         )
     return "New samples will be judged each by itself, by the same rule."
 

@@ -29,8 +29,8 @@ _LIMITS = """\
 _LANDMARKS = f"""\
 - The run itself compares a sample with its neighbours in the target, which is not shared. Shared in its place are
   averages of at least {LEAST_SAMPLES} target samples each, and a linear map fitted to all of them; no single sample.
-  Between one in fifty and one in ten new samples get another answer than from the run itself, the more the fewer
-  samples the target had; about as many answers are right."""
+  Some new samples get another answer than from the run itself: on average about one in twenty, and one in ten or
+  more if the target had only a hundred samples."""
 
 
 def model_card(
