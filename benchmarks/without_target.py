@@ -106,7 +106,7 @@ def compared(
         truth = np.where(np.isin(y_target[rows], full.classes_), y_target[rows], "unknown")
         yield f"equal labels, {kind}", 100 * float((labels[0] == labels[1]).mean())
         yield f"mean cosine of the features, {kind}", 100 * float((features[0] * features[1]).sum(axis=1).mean())
-        for model, answers in zip(("full run", "without its target"), labels, strict=True):
+        for model, answers in zip(("full run", "run without its target"), labels, strict=True):
             yield f"right labels of the {model}, {kind}", 100 * float((answers == truth).mean())
     begin = perf_counter()
     fit_landmarks(neighbours.rows, neighbours.twice_averaged(neighbours.rows), torch.Generator())

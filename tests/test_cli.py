@@ -128,13 +128,15 @@ def test_a_run_says_what_it_keeps_of_the_target(uniot: Callable, files: Path, tm
     command = ("adapt", files / "source.npz", files / "target.npz", "--out")
     kept, forgot = uniot(*command, tmp_path / "kept"), uniot(*command, tmp_path / "forgot", "--forget-target")
     assert "New samples will be compared with these 150, which the run keeps" in " ".join(kept.stdout.split())
-    assert "New samples will be judged each by itself, and somewhat less well" in " ".join(forgot.stdout.split())
+    averages = "averages of at least 5 target samples each"
+    assert f"{averages}; no single sample is kept (--forget-target)" in " ".join(forgot.stdout.split())
     assert {path.name for path in (tmp_path / "kept").iterdir()} == FILES
     texts = [" ".join((tmp_path / name / "contents.txt").read_text().split()) for name in ("kept", "forgot")]
     # 150 rows of 32 numbers of two bytes, and a number of four bytes for each of 6 neighbours and the sample itself.
     assert f"{(150 * (32 * 2 + 7 * 4)) / 1000:.3g} kB of that is 150 target samples, 32 numbers each" in texts[0]
     assert "0 bytes of weights, " in texts[1]
-    assert "for the rule; no sample is in it" in texts[1]
+    assert "for the rule; no single sample is in it, but " in texts[1]
+    assert f"{averages}, and a linear map fitted to all of them" in texts[1]
     sizes = [(tmp_path / name / "model.safetensors").stat().st_size for name in ("kept", "forgot")]
     assert sizes[0] - sizes[1] > 13_000
 

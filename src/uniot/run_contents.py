@@ -59,7 +59,7 @@ def judged_by(model: AdaptedModel) -> str:
     if "landmark_keys" in rule:
         return (
             f"New samples will be compared with {_landmarks(rule)}; no single sample is kept (--forget-target). "
-            "About one in twenty gets another answer than with the target."
+            "Some get another answer than with the target, about one in twenty, and more if the target is small."
         )
     return "New samples will be judged each by itself, by the same rule."
 

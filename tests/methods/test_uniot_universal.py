@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from uniot import UniOT
+from uniot.data.digits import load_digit_archives
 from uniot.data.toy import ToyDomains, make_toy_domains
 from uniot.errors import SettingsError
 from uniot.evaluation import h_score
@@ -68,12 +69,12 @@ def test_new_samples_are_judged_by_the_neighbours_that_were_fitted():
     assert (model.predict(moved) == model.labels_).mean() > 0.97
 
 
-def test_run_without_its_target_judges_each_sample_alone(tmp_path):
+def test_run_without_its_target_keeps_landmarks_in_place_of_samples(tmp_path):
     data = draw("open-partial")
     with_target, without = fit(data), fit(data, store_target=False)
     assert np.array_equal(with_target.labels_, without.labels_)
     assert without.model_.method.neighbours is None
-    assert (without.predict(data.x_target) == without.labels_).mean() > 0.8
+    assert (without.predict(data.x_target) == without.labels_).mean() > 0.97
     sizes = {}
     for name, model in (("with", with_target), ("without", without)):
         model.save(tmp_path / name)
@@ -81,7 +82,56 @@ def test_run_without_its_target_judges_each_sample_alone(tmp_path):
     # A half for each of 64 directions and an int for each of seven neighbours.
     assert sizes["with"] - sizes["without"] > len(data.x_target) * (2 * 64 + 4 * 7)
     loaded = UniOT.load(tmp_path / "without")
-    assert np.array_equal(loaded.predict(data.x_target), without.predict(data.x_target))
+    assert np.array_equal(loaded.predict_proba(data.x_target), without.predict_proba(data.x_target))
+    shared = UniOT.load(tmp_path / "with")
+    shared.model_.method.forget_samples()
+    assert np.array_equal(shared.predict_proba(data.x_target), without.predict_proba(data.x_target))
+
+
+@pytest.mark.parametrize("is_closed", [False, True])
+def test_on_digits_run_without_its_target_gives_the_labels_of_the_full_run(is_closed):
+    target, truth, source, labels = load_digit_archives()
+    in_source = np.flatnonzero((labels < 7) | is_closed)[:2000]
+    drawn = np.random.default_rng(0).permutation(np.flatnonzero((truth > 2) | is_closed))
+    fitted, new = (target[rows].reshape(len(rows), -1) for rows in (drawn[:900], drawn[900:]))
+    model = UniOT(n_private_classes=1, random_state=0)
+    model.fit(source[in_source].reshape(len(in_source), -1), labels[in_source], fitted)
+    full = [model.predict(rows) for rows in (fitted, new)]
+    model.model_.method.forget_samples()
+    for rows, expected in zip((fitted, new), full, strict=True):
+        assert 0.3 < (expected == -1).mean() < 0.8
+        assert (model.predict(rows) == expected).mean() >= 0.95
+
+
+def test_run_of_an_earlier_version_gets_its_landmarks_when_it_forgets_its_target():
+    data = draw("open-partial")
+    model = fit(data)
+    tensors, about = model.model_.method.rule_state()
+    old = {name: value for name, value in tensors.items() if not name.startswith("landmark_")}
+    model.model_.method.load_rule_state(old, about)
+    assert np.array_equal(model.predict(data.x_target), model.labels_)
+    model.model_.method.forget_samples()
+    assert (model.predict(data.x_target) == model.labels_).mean() > 0.97
+
+
+def test_run_of_an_earlier_version_without_a_target_judges_each_sample_by_itself():
+    data = draw("open-partial")
+    model = fit(data, store_target=False)
+    method = model.model_.method
+    tensors, about = method.rule_state()
+    old = {name: value for name, value in tensors.items() if not name.startswith("landmark_")}
+    method.load_rule_state(old | {"borders_alone": old["borders"]}, about)
+    rows = torch.from_numpy(data.x_target).float()
+    torch.testing.assert_close(method.adapted(rows), method.learnt().target_rows(rows))
+
+
+@pytest.mark.parametrize("n", [2, 4, 5, 12, 21])
+def test_tiny_target_can_be_forgotten(n):
+    data = draw("open-partial")
+    model = UniOT(n_private_classes=1, store_target=False, random_state=0)
+    model.fit(data.x_source, data.y_source, data.x_target[:n])
+    assert (model.model_.method.landmarks is None) == (n < 5)
+    assert len(model.predict(data.x_target)) == len(data.x_target)
 
 
 @pytest.mark.parametrize("n_named", [2, 4])

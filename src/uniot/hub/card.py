@@ -29,7 +29,8 @@ _LIMITS = """\
 _LANDMARKS = f"""\
 - The run itself compares a sample with its neighbours in the target, which is not shared. Shared in its place are
   averages of at least {LEAST_SAMPLES} target samples each, and a linear map fitted to all of them; no single sample.
-  About one in twenty samples gets another answer than from the run itself."""
+  Some new samples get another answer than from the run itself: on average about one in twenty, and one in ten or
+  more if the target had only a hundred samples."""
 
 
 def model_card(

@@ -22,7 +22,7 @@ _MOST_ROWS = 20_000
 # Chosen on Office-31, PACS and digits (benchmarks/without_target.py): landmarks per query, softmax temperature of the
 # cosine, and the penalty of the ridge regression. A penalty that is independent of the target's size keeps the map
 # of a small target small.
-_NEAREST, _TEMPERATURE, _RIDGE = 8, 0.1, 0.3
+_NEAREST, _TEMPERATURE, _RIDGE = 16, 0.1, 0.3
 _SPLIT_ITERATIONS = 6
 # The smaller side of a split has at least this part of the samples, which bounds the number of splits.
 _LEAST_PART = 20
