@@ -1,0 +1,130 @@
+"""The rejection rule: it follows the shift, and private samples are rejected for either of two reasons."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from uniot.universal import Rejection, fit_rejection
+from uniot.universal.rejection import _THRESHOLD, _expected_maximum, _private_prior, _quantile
+
+WIDTH = 64
+
+
+def directions(n: int, seed: int = 0) -> Tensor:
+    """Orthonormal rows: classes that have nothing to do with each other."""
+    return torch.linalg.qr(torch.randn(WIDTH, n, generator=torch.Generator().manual_seed(seed))).Q.t()
+
+
+def clusters(means: Tensor, size: int, *, noise: float, seed: int = 0) -> Tensor:
+    """Unit rows around each mean, `size` of each, in order."""
+    generator = torch.Generator().manual_seed(seed)
+    rows = means.repeat_interleave(size, dim=0)
+    return F.normalize(rows + noise * torch.randn(rows.shape, generator=generator), dim=1)
+
+
+def known(rule: Rejection, rows: Tensor) -> Tensor:
+    return rule.shares(rows).max(dim=1).values >= 1
+
+
+@pytest.mark.parametrize("kept", [1.0, 0.5, 0.2])
+def test_common_clusters_are_known_and_private_ones_are_not_however_far_the_target_moved(kept):
+    basis = directions(30)
+    prototypes, private, shift = basis[:5], basis[5:9], basis[9:18]
+    # Every cluster of the target moves in a direction of its own; of its old direction a part is kept.
+    moved = F.normalize(kept * torch.cat([prototypes[:4], private]) + math.sqrt(1 - kept**2) * shift[:8], dim=1)
+    rows = clusters(moved, 40, noise=0.03)
+    rule = fit_rejection(rows, prototypes, n_neighbours=6)
+    is_known = known(rule, rows).view(8, 40)
+    assert is_known[:4].float().mean() > 0.95
+    assert is_known[4:].float().mean() < 0.05
+    assert rule.shares(rows).argmax(dim=1).view(8, 40)[:4].eq(torch.arange(4)[:, None]).all()
+    assert rule.presence[:4].min() > 0.8
+
+
+def test_private_cluster_that_similarity_calls_common_is_rejected_by_membership():
+    basis = directions(20)
+    prototypes = basis[:4]
+    common = F.normalize(0.5 * prototypes + 0.87 * basis[4:8], dim=1)
+    private = F.normalize(0.34 * prototypes[:1] + 0.94 * basis[10:11], dim=1)
+    rows = clusters(torch.cat([common, private]), 50, noise=0.03)
+    rule = fit_rejection(rows, prototypes, n_neighbours=6)
+    is_known = known(rule, rows).view(5, 50).float().mean(dim=1)
+    assert is_known[:4].min() > 0.95
+    scalars = rule.scalars.clone()
+    scalars[4] = 0  # membership and presence alone
+    by_membership, _ = Rejection(prototypes, rule.exemplars, rule.presence, scalars).known_probability(rows)
+    scalars[4] = 1  # similarity alone
+    by_similarity, _ = Rejection(prototypes, rule.exemplars, rule.presence, scalars).known_probability(rows)
+    assert by_similarity[-50:].mean() > 0.6
+    assert by_membership[-50:].mean() < 0.5
+    assert by_membership[:200].mean() > 0.95
+
+
+def test_where_every_cluster_has_its_class_nothing_is_rejected():
+    prototypes = directions(6)
+    rows = clusters(prototypes, 40, noise=0.08)
+    assert known(fit_rejection(rows, prototypes, n_neighbours=6), rows).all()
+
+
+def test_named_classes_are_judged_by_the_level_that_their_samples_reach():
+    prototypes = directions(3)
+    rows = clusters(torch.cat([prototypes, directions(8)[5:]]), 30, noise=0.05)
+    rule = fit_rejection(rows, prototypes, n_neighbours=1, level=0.9)
+    assert rule.level == pytest.approx(0.9)
+    assert rule.presence.eq(1).all()
+    torch.testing.assert_close(rule.exemplars, prototypes)
+    assert known(rule, rows).view(6, 30).float().mean(dim=1).tolist() == [1, 1, 1, 0, 0, 0]
+
+
+def test_share_of_at_least_one_is_a_probability_of_at_least_the_threshold():
+    prototypes = directions(5)
+    rows = clusters(directions(9), 30, noise=0.1)
+    rule = fit_rejection(rows, prototypes, n_neighbours=4)
+    probability, cosines = rule.known_probability(rows)
+    assert ((probability >= 0) & (probability <= 1)).all()
+    shares = rule.shares(rows)
+    assert torch.equal(shares.max(dim=1).values >= 1, probability >= _THRESHOLD)
+    assert torch.equal(shares.argmax(dim=1), cosines.argmax(dim=1))
+
+
+@given(n_rows=st.integers(2, 40), n_classes=st.integers(2, 60), seed=st.integers(0, 100))
+def test_any_target_gives_finite_answers(n_rows, n_classes, seed):
+    generator = torch.Generator().manual_seed(seed)
+    rows = F.normalize(torch.randn(n_rows, 8, generator=generator), dim=1)
+    prototypes = F.normalize(torch.randn(n_classes, 8, generator=generator), dim=1)
+    rule = fit_rejection(rows, prototypes, n_neighbours=3)
+    assert all(torch.isfinite(value).all() for value in vars(rule).values())
+    assert torch.isfinite(rule.shares(rows)).all()
+
+
+def test_samples_that_are_all_alike_give_finite_answers():
+    prototypes = directions(4)
+    rows = prototypes[:1].repeat(20, 1)
+    assert torch.isfinite(fit_rejection(rows, prototypes, n_neighbours=3).shares(rows)).all()
+
+
+@pytest.mark.parametrize(("n", "expected"), [(1, 0.0), (2, 1 / math.sqrt(math.pi)), (3, 1.5 / math.sqrt(math.pi))])
+def test_expected_maximum_of_normal_variables(n, expected):
+    assert _expected_maximum(n) == pytest.approx(expected, abs=1e-6)
+
+
+@pytest.mark.parametrize("private", [0, 100, 500, 1000])
+def test_prior_is_estimated_from_log_ratios(private):
+    generator = torch.Generator().manual_seed(0)
+    values = torch.randn(1000, generator=generator, dtype=torch.float64)
+    # Two normal components, five standard deviations apart: log N(x; 2.5, 1) - log N(x; -2.5, 1) = 5 x.
+    values[:private] -= 2.5
+    values[private:] += 2.5
+    assert _private_prior(5 * values) == pytest.approx(private / 1000, abs=0.02)
+
+
+def test_quantile_of_many_values():
+    values = torch.arange(1 << 24 | 1, dtype=torch.float32)
+    assert _quantile(values, 0.75) == 0.75 * (1 << 24)
