@@ -15,7 +15,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 
 LAYERS = [
     {"errors"},
-    {"settings", "prediction", "processes"},
+    {"settings", "prediction", "processes", "threshold"},
     {"data", "transport", "universal", "run_folder", "clustering"},
     {"embeddings", "networks", "losses", "answers", "sorted_copies", "pictures"},
     {"methods", "discovery", "evaluation"},

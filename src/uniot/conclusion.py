@@ -26,6 +26,7 @@ from uniot.network_features import embeddings_of_samples, features_of_samples, u
 from uniot.prediction import Prediction
 from uniot.processes import Processes
 from uniot.settings import Settings
+from uniot.threshold import threshold_for
 from uniot.training import History
 from uniot.universal import ClassSums
 
@@ -100,6 +101,11 @@ def conclude(
     own = method.adapted(trained)
     method.conclude(own, generator_for(settings.seed, _RULE), processes if processes.count > 1 else None)
     decision = method.decide(own)
+    threshold, target_shares = None, None
+    if settings.private_prior is not None or settings.prefer is not None:
+        target_shares = processes.gather_parts(decision.shares.max(dim=1).values, len(target)).numpy()
+        threshold = threshold_for(target_shares, settings.private_prior, settings.prefer)
+        decision = decision.by_threshold(threshold)
     features = unit_rows(processes.gather_parts(own, len(target)))
     nearest = processes.gather_parts(decision.nearest, len(target)).numpy()
     known = processes.gather_parts(decision.known.byte(), len(target)).bool().numpy()
@@ -134,6 +140,8 @@ def conclude(
         history=history,
         fingerprint=fingerprint,
         reader=reader,
+        threshold=threshold,
+        target_shares=target_shares,
     )
 
 

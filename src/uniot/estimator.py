@@ -57,6 +57,9 @@ class UniOT(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         weight_decay: of stochastic gradient descent.
         backbone: "none" for embeddings (n, d); "small-cnn" for small grey images (n, height, width) from 0 to 1.
         n_private_classes: private groups to find; estimated if None.
+        private_prior: fraction of the target that is to be unknown, from 0 to 1; the rule decides if None.
+        prefer: "known" halves the fraction that the rule calls unknown, "unknown" the fraction that it calls known;
+            neither if None. Give this or `private_prior`, not both.
         unknown_label: what unknown samples are called; "unknown" for text classes and -1 for integers if None.
         store_target: whether the target's embeddings are kept, where the method looks at neighbours; without them new
             samples are compared with averages of at least five target samples each.
@@ -68,6 +71,8 @@ class UniOT(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         groups_: private group of each unknown target row, -1 where known.
         n_private_classes_: how many groups there are, estimated or as given.
         private_class_interval_: between which numbers that lies.
+        private_prior_: fraction of the target that the rule calls unknown, an estimate of the private-class prior;
+            `private_prior` and `prefer` do not change it.
         absent_classes_: source classes that the target seems to lack.
         classes_: source classes, sorted.
         settings_: every setting with the value that was used.
@@ -106,6 +111,8 @@ class UniOT(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         weight_decay: float = 5e-4,
         backbone: str = "none",
         n_private_classes: int | None = None,
+        private_prior: float | None = None,
+        prefer: str | None = None,
         store_target: bool = True,
         unknown_label: str | int | None = None,
         checkpoint_every: int = 100,
@@ -136,6 +143,8 @@ class UniOT(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.weight_decay = weight_decay
         self.backbone = backbone
         self.n_private_classes = n_private_classes
+        self.private_prior = private_prior
+        self.prefer = prefer
         self.store_target = store_target
         self.unknown_label = unknown_label
         self.checkpoint_every = checkpoint_every
@@ -197,17 +206,26 @@ class UniOT(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         )
         return self._set_fitted(model)
 
-    def predict(self, X: Any) -> np.ndarray:
-        """A source class or the unknown label for each row, fitted or new; each row is judged on its own."""
-        return self.model_.labels(self.predict_full(X))
+    def predict(self, X: Any, *, private_prior: float | None = None, prefer: str | None = None) -> np.ndarray:
+        """A source class or the unknown label for each row, fitted or new; each row is judged on its own.
 
-    def predict_full(self, X: Any) -> Prediction:
-        """Nearest class, known or not, confidence and group of each row."""
-        return self.model_.predict(self._inputs(X))
+        Args:
+            X: embeddings, (n, d), or small grey images, as in `fit`.
+            private_prior: fraction of the fitted target that is to be unknown, instead of what `fit` was given.
+            prefer: "known" or "unknown", likewise. Nothing is fitted again: the threshold alone changes.
+        """
+        return self.model_.labels(self.predict_full(X, private_prior=private_prior, prefer=prefer))
 
-    def predict_proba(self, X: Any) -> np.ndarray:
-        """(n, c + 1): the columns are `classes_` and then unknown; the largest is what `predict` says."""
-        return self.model_.probabilities(self._inputs(X))
+    def predict_full(self, X: Any, *, private_prior: float | None = None, prefer: str | None = None) -> Prediction:
+        """Nearest class, known or not, confidence and group of each row; preferences as in `predict`."""
+        return self.model_.with_preference(private_prior, prefer).predict(self._inputs(X))
+
+    def predict_proba(self, X: Any, *, private_prior: float | None = None, prefer: str | None = None) -> np.ndarray:
+        """(n, c + 1): the columns are `classes_` and then unknown; the largest is what `predict` says.
+
+        Preferences as in `predict`.
+        """
+        return self.model_.with_preference(private_prior, prefer).probabilities(self._inputs(X))
 
     def predict_group(self, X: Any) -> np.ndarray:
         """Private group of each row that is unknown, -1 where it is known."""
@@ -258,6 +276,7 @@ class UniOT(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.groups_ = model.target.group
         self.n_private_classes_ = model.groups.n_groups
         self.private_class_interval_ = model.groups.number.interval
+        self.private_prior_ = model.private_prior
         self.absent_classes_ = model.classes[model.absence > 0.5]
         self.history_ = {name: model.history.column(name) for name in model.history.columns}
         self.class_mass_ = np.array(model.history.class_mass[-1][1:]) if model.history.class_mass else None

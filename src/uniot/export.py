@@ -175,7 +175,7 @@ def _compare(model: AdaptedModel, network: nn.Module, content: bytes, examples: 
     got = dict(zip(OUTPUTS, answers, strict=True))
     with torch.no_grad():
         expected = network(inputs)[OUTPUTS.index("features")].numpy()
-        confidence = model.method.decide(torch.from_numpy(got["features"])).confidence.numpy()
+        confidence = model.decide(torch.from_numpy(got["features"])).confidence.numpy()
     for name, difference, most in (
         ("features", got["features"] - expected, _FEATURE_TOLERANCE),
         ("confidence", got["confidence"] - confidence, _CONFIDENCE_TOLERANCE),

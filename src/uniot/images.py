@@ -107,7 +107,7 @@ def adapt_images(
     contents = [*labelled.contents, "|", *unlabelled.contents, "|", *labels.tolist()]
 
     def fingerprint(resolved: Settings) -> str:
-        digest = hashlib.sha256(resolved.model_dump_json(exclude={"checkpoint_every"}).encode())
+        digest = hashlib.sha256(resolved.model_dump_json(exclude=resolved.outside_fingerprint).encode())
         digest.update(reader.settings.model_dump_json(exclude={"weights"}).encode() + reader.backbone.digest.encode())
         digest.update("\n".join(contents).encode())
         return digest.hexdigest()

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from uniot.discovery import LabelledFeatures, PrivateGroups
+from uniot.discovery import LabelledFeatures, PrivateGroups, absence
 from uniot.embeddings.image_reader import ImageReader
 from uniot.errors import DataError
-from uniot.methods import Method, UniOTMethod
+from uniot.methods import Decision, Method, UniOTMethod
 from uniot.network_features import features_of_inputs, unit_rows
 from uniot.prediction import Prediction
 from uniot.settings import Settings
+from uniot.threshold import Threshold, rejected_fraction, shares_of_confidence, threshold_for
 from uniot.training import History
 from uniot.transport import UnbalancedPotential
 
@@ -38,6 +39,9 @@ class AdaptedModel:
         history: numbers step by step.
         fingerprint: of data and settings.
         reader: what makes inputs from images; None where the run was made from arrays.
+        threshold: on the largest share, set by a preference; None for the rule's own.
+        target_shares: largest share of each target sample by the rule, (n,); None if `target` was decided by the rule
+            alone, so that its confidence holds the same.
     """
 
     method: Method
@@ -53,11 +57,77 @@ class AdaptedModel:
     history: History
     fingerprint: str
     reader: ImageReader | None = None
+    threshold: Threshold | None = None
+    target_shares: np.ndarray | None = None
+
+    def with_preference(self, private_prior: float | None = None, prefer: str | None = None) -> AdaptedModel:
+        """Return the same model with another threshold, without adapting again; itself if no preference is given.
+
+        The private groups stay; a target sample that becomes unknown joins the nearest one.
+
+        Args:
+            private_prior: fraction of the fitted target that is to be unknown, from 0 to 1.
+            prefer: "known" halves the fraction that the rule calls unknown, "unknown" the fraction that it calls known.
+
+        Raises:
+            SettingsError: both are given, or one is out of its range.
+            DataError: the run does not hold the answers for its target.
+        """
+        if private_prior is None and prefer is None:
+            return self
+        wanted = Settings.checked(private_prior=private_prior, prefer=prefer)
+        shares = self.rule_shares
+        if not len(shares):
+            raise DataError(
+                "private_prior and prefer are measured on the fitted target, and this run was shared without it. "
+                "Leave them out, or use the run folder that `uniot adapt` wrote."
+            )
+        threshold = threshold_for(shares, wanted.private_prior, wanted.prefer)
+        # The rule's own decision does not matter: there is a threshold.
+        largest = torch.from_numpy(shares)[:, None]
+        decision = Decision(largest, largest[:, 0] >= 1).by_threshold(threshold)
+        known = decision.known.numpy()
+        group = np.where(known, -1, self.target.group)
+        joining = ~known & (group < 0)
+        if self.groups.n_groups:
+            group[joining] = self.groups.nearest(self.target_features[joining])
+        target = Prediction(
+            nearest=self.target.nearest,
+            known=known,
+            confidence=decision.confidence.numpy(),
+            group=group,
+            group_confidence=self.groups.confidence(self.target_features, group),
+        )
+        return replace(
+            self,
+            groups=replace(self.groups, group=group[~known]),
+            absence=absence(target, len(self.classes)),
+            settings=self.settings.model_copy(update={"private_prior": wanted.private_prior, "prefer": wanted.prefer}),
+            target=target,
+            threshold=threshold,
+            target_shares=shares,
+        )
+
+    @property
+    def rule_shares(self) -> np.ndarray:
+        """Largest share of each target sample by the rule, whatever the preference, (n,)."""
+        return shares_of_confidence(self.target.confidence) if self.target_shares is None else self.target_shares
+
+    @property
+    def private_prior(self) -> float:
+        """Fraction of the target that the rule calls unknown, whatever the preference; NaN without a target."""
+        if self.target_shares is None:
+            return float((~self.target.known).mean()) if len(self.target) else float("nan")
+        return rejected_fraction(self.target_shares)
+
+    def decide(self, adapted: Tensor) -> Decision:
+        """What the rule says of adapted features, by the threshold of the preference if there is one."""
+        return self.method.decide(adapted).by_threshold(self.threshold)
 
     def predict(self, inputs: Tensor) -> Prediction:
         """Answers for samples, fitted or new, each on its own. An unknown one gets the nearest private group."""
         adapted = self._adapted(inputs)
-        decision, features = self.method.decide(adapted), unit_rows(adapted)
+        decision, features = self.decide(adapted), unit_rows(adapted)
         known = decision.known.numpy()
         group = np.full(len(known), -1, dtype=np.int64)
         if self.groups.n_groups:
@@ -76,7 +146,7 @@ class AdaptedModel:
 
     def probabilities(self, inputs: Tensor) -> np.ndarray:
         """(n, c + 1): the classes in order, then unknown. The largest entry is what `predict` says."""
-        return np.asarray(self.method.decide(self._adapted(inputs)).probabilities().numpy())
+        return np.asarray(self.decide(self._adapted(inputs)).probabilities().numpy())
 
     def _adapted(self, inputs: Tensor) -> Tensor:
         return self.method.adapted(features_of_inputs(self.method, inputs))

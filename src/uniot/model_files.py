@@ -22,6 +22,7 @@ from uniot.prediction import Prediction
 from uniot.run_contents import contents_text
 from uniot.run_folder import read_tensors, write_tensors, write_text
 from uniot.settings import Settings
+from uniot.threshold import Threshold
 from uniot.training import History
 
 _MODEL, _FEATURES, _BACKBONE = "model.safetensors", "features.safetensors", "backbone.safetensors"
@@ -66,6 +67,7 @@ def save_model(
         "number": asdict(model.groups.number),
         "fingerprint": model.fingerprint,
         "from_images": model.reader is not None,
+        "threshold": None if model.threshold is None else asdict(model.threshold),
     }
     write_tensors(folder / _MODEL, _model_tensors(model, rule_tensors), about)
 
@@ -118,6 +120,9 @@ def load_model(folder: Path) -> AdaptedModel:
         history=History.of(cast(list[str], about["columns"]), tensors),
         fingerprint=cast(str, about["fingerprint"]),
         reader=reader,
+        # Runs made before there were preferences have no such entry.
+        threshold=None if about.get("threshold") is None else Threshold(**cast(dict[str, Any], about["threshold"])),
+        target_shares=tensors["target_shares"].numpy() if "target_shares" in tensors else None,
     )
 
 
@@ -139,6 +144,7 @@ def _model_tensors(model: AdaptedModel, rule: Mapping[str, Tensor]) -> dict[str,
         "absence": torch.from_numpy(model.absence),
         **model.history.tensors(),
         **{f"target.{name}": torch.from_numpy(getattr(model.target, name)) for name in _ANSWERS},
+        **({} if model.target_shares is None else {"target_shares": torch.from_numpy(model.target_shares)}),
     }
 
 

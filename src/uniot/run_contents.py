@@ -64,6 +64,24 @@ def judged_by(model: AdaptedModel) -> str:
     return "New samples will be judged each by itself, by the same rule."
 
 
+def preference_line(model: AdaptedModel) -> str | None:
+    """Return in a sentence which preference was applied, and what it changed on the fitted target; None without one."""
+    settings = model.settings
+    if settings.private_prior is not None:
+        given = f"private prior {settings.private_prior:g}"
+    elif settings.prefer is not None:
+        given = f"prefer {settings.prefer}"
+    else:
+        return None
+    if not len(model.target):
+        return f"Preference applied: {given}."
+    unknown = 100 * float((~model.target.known).mean())
+    return (
+        f"Preference applied: {given}. It calls {unknown:.1f} % of the fitted target unknown; the rule alone calls "
+        f"{100 * model.private_prior:.1f} % unknown."
+    )
+
+
 def _of_samples(rule: Mapping[str, Tensor], weights: Mapping[str, Tensor]) -> str:
     averages = f"{_landmarks(rule)}, and a linear map fitted to all of them" if "landmark_keys" in rule else ""
     if "target" not in rule and weights:

@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic_core import PydanticCustomError
 
 from uniot.errors import SettingsError
 
@@ -125,11 +126,42 @@ class Settings(CheckedSettings):
     n_private_classes: int | None = Field(
         None, ge=0, le=100_000, description="Private groups to find; estimated if left out."
     )
+    private_prior: float | None = Field(
+        None,
+        ge=0,
+        le=1,
+        description="Fraction of the target that is to be unknown; the rule decides if left out.",
+    )
+    prefer: Literal["known", "unknown"] | None = Field(
+        None,
+        description="known halves the fraction that the rule calls unknown, unknown the fraction that it calls known; "
+        "neither if left out.",
+    )
     store_target: bool = Field(
         True, description="Whether a run whose method looks at neighbours keeps the target's embeddings, or averages."
     )
     checkpoint_every: int = Field(100, ge=1, le=10_000_000, description="Steps between two checkpoints of a run.")
     seed: int = Field(0, ge=0, lt=2**63, description="Decides every random choice.")
+
+    @model_validator(mode="after")
+    def _one_preference(self) -> Self:
+        if self.private_prior is not None and self.prefer is not None:
+            raise PydanticCustomError(
+                "two_preferences",
+                "private_prior is {private_prior} and prefer is '{prefer}', and each sets the threshold. Give one of "
+                "them, or none.",
+                {"private_prior": self.private_prior, "prefer": self.prefer},
+            )
+        return self
+
+    @property
+    def outside_fingerprint(self) -> set[str]:
+        """Settings that a fingerprint leaves out: they do not change the result of a run.
+
+        Preferences that are not set are among them, so that runs made before they existed stay valid.
+        """
+        preferences = {name for name in ("private_prior", "prefer") if getattr(self, name) is None}
+        return {"checkpoint_every"} | preferences
 
     def resolved(self, n_target: int, learning_rate: float = 0.01) -> Settings:
         """The same settings with everything decided for a target of `n_target` samples.
@@ -208,7 +240,9 @@ def _explain(error: ValidationError, model: type[BaseModel]) -> str:
     sentences = []
     for problem in error.errors():
         name = ".".join(str(part) for part in problem["loc"])
-        if problem["type"] == "extra_forbidden":
+        if not problem["loc"]:
+            sentences.append(problem["msg"])
+        elif problem["type"] == "extra_forbidden":
             sentences.append(f"there is no setting called {name!r}; known ones are {', '.join(model.model_fields)}.")
         else:
             about = model.model_fields[name].description if name in model.model_fields else ""

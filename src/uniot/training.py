@@ -303,7 +303,7 @@ class Checkpoint:
 
 def fingerprint(settings: Settings, tensors: Sequence[Tensor]) -> str:
     """A digest of everything that decides a run's result."""
-    digest = hashlib.sha256(settings.model_dump_json(exclude={"checkpoint_every"}).encode())
+    digest = hashlib.sha256(settings.model_dump_json(exclude=settings.outside_fingerprint).encode())
     for tensor in tensors:
         digest.update(f"{tensor.dtype} {tuple(tensor.shape)}".encode())
         digest.update(tensor.contiguous().reshape(-1).view(torch.uint8).numpy().data)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from uniot.embeddings.image_reader import ImageReader
-from uniot.methods import UniOTMethod, UniversalMethod
+from uniot.methods import Decision, UniOTMethod, UniversalMethod
 from uniot.model import AdaptedModel
 from uniot.universal import Landmarks
 
@@ -28,12 +28,15 @@ class WholeRun(nn.Module):
             self.entrance = _Scaled(norm) if model.settings.backbone == "none" else nn.Identity()
         self.backbone = model.method.backbone
         method = model.method
+        self._threshold = model.threshold
         self.rule = _Neighbourhoods(method) if isinstance(method, UniversalMethod) else _Transport(model)
         self.register_buffer("centres", torch.from_numpy(model.groups.centres).t().contiguous())
 
     def forward(self, inputs: Tensor) -> tuple[Tensor, ...]:
         """Nearest class, known or not, confidence, group, probabilities and features."""
         features, shares, known = self.rule(self.backbone(self.entrance(inputs)))
+        decision = Decision(shares, known).by_threshold(self._threshold)
+        shares, known = decision.shares, decision.known
         best, nearest = shares.max(dim=1)
         group = torch.full_like(nearest, -1)
         if self.centres.shape[1]:

@@ -100,7 +100,8 @@ class Job:
     def digest(self) -> str:
         """Changes with everything that decides the result, defaults of settings and of options included."""
         values = {name: value for name, value in asdict(self).items() if name not in _LEFT_OUT}
-        values["settings"] = self.full_settings().model_dump(exclude={"checkpoint_every"})
+        settings = self.full_settings()
+        values["settings"] = settings.model_dump(exclude=settings.outside_fingerprint)
         values["options"] = method_info(self.method).options.checked(**self.options).model_dump()
         if self.draw is None:
             # Results that were made before targets could be drawn stay valid.

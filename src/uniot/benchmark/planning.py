@@ -24,7 +24,7 @@ else:
     import tomli as tomllib
 
 # Decided by the protocol: the jobs differ in them, or nobody is to be told.
-_OF_THE_PROTOCOL = frozenset({"method", "method_options", "seed", "backbone", "n_private_classes"})
+_OF_THE_PROTOCOL = frozenset({"method", "method_options", "seed", "backbone", "n_private_classes", "private_prior"})
 # Else methods would not see the same batches.
 _SAME_FOR_ALL = frozenset({"steps", "batch_size", "input_norm"})
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from uniot.cli.preference import Preferred, PrivatePrior
 from uniot.cli.run_files import check_names, clear_run, finish_run
 from uniot.cli.ways_in import BEGAN_WITH, Beginning, from_embeddings, from_images, open_reading, show
 from uniot.errors import DataError, RunFolderError, SettingsError
@@ -66,6 +67,8 @@ def adapt(
         bool, typer.Option("--forget-target", help="Keep averages of several target samples, and no single one.")
     ] = False,
     private_classes: Annotated[int | None, typer.Option(help="Groups among the unknown, where you know it.")] = None,
+    private_prior: PrivatePrior = None,
+    prefer: Preferred = None,
     settings: Annotated[Path | None, typer.Option(help="A settings.toml, for instance of another run.")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace another run in the folder.")] = False,
     resume: Annotated[
@@ -142,6 +145,8 @@ def adapt(
         "steps": steps,
         "method": method,
         "n_private_classes": private_classes,
+        "private_prior": private_prior,
+        "prefer": None if prefer is None else prefer.value,
         "checkpoint_every": checkpoint_every,
         "store_target": False if forget_target else None,
     }
@@ -168,7 +173,7 @@ def adapt(
     chosen, images = _settings(settings, given, of_images)
     if continued is not None:
         # Classes that have names now are no longer private.
-        chosen = chosen.model_copy(update={"n_private_classes": private_classes})
+        chosen = chosen.model_copy(update={"n_private_classes": private_classes, "private_prior": private_prior})
     are_images = begin.are_images()
     if not are_images and any(value is not None for value in of_images.values()):
         raise SettingsError(
@@ -226,13 +231,16 @@ def _devices(text: str) -> int | str:
 
 
 def _settings(
-    file: Path | None, given: dict[str, int | str | None], of_images: dict[str, Any]
+    file: Path | None, given: dict[str, int | float | str | None], of_images: dict[str, Any]
 ) -> tuple[Settings, ImageSettings]:
     """What a file says, and over it what the command line does."""
     from uniot.settings import ImageSettings, Settings
 
     chosen, images = (Settings.checked(), None) if file is None else Settings.from_toml(file)
     values, image_values = chosen.model_dump(), (images or ImageSettings.checked()).model_dump()
+    if given["private_prior"] is not None or given["prefer"] is not None:
+        # One preference replaces the other.
+        values |= {"private_prior": None, "prefer": None}
     values |= {name: value for name, value in given.items() if value is not None}
     image_values |= {name: value for name, value in of_images.items() if value is not None}
     return Settings.checked(**values), ImageSettings.checked(**image_values)

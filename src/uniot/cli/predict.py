@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
+from uniot.cli.preference import Preferred, PrivatePrior
 from uniot.cli.screen import Tally, reading_progress, skipped_line
 from uniot.errors import DataError
 
@@ -32,11 +33,16 @@ def predict(
     copy_to: Annotated[
         Path | None, typer.Option(help="Also copy the images into folders by predicted class and group.")
     ] = None,
+    private_prior: PrivatePrior = None,
+    prefer: Preferred = None,
     strict: Annotated[bool, typer.Option("--strict", help="Stop at the first image that cannot be read.")] = False,
     store: Annotated[Path | None, typer.Option(help="Folder that keeps embeddings between runs; one of yours.")] = None,
     workers: Annotated[int | None, typer.Option(min=0, help="Processes that decode images.")] = None,
 ) -> None:
     """Label new samples with a finished run, each on its own.
+
+    --private-prior and --prefer move the threshold between known and unknown, and nothing is adapted again; the
+    fraction is that of the fitted target.
 
     Example: `uniot predict run/ holiday-photos/ --out new.csv`
     """
@@ -45,15 +51,19 @@ def predict(
     from uniot.embeddings.store import EmbeddingStore
     from uniot.images import Reading
     from uniot.model_files import load_model
+    from uniot.run_contents import preference_line
     from uniot.sorted_copies import SortedCopies
 
     files = _image_files(new)
     if copy_to is not None and files is None:
         raise DataError(f"--copy-to needs images, and {new[0]} is a file of embeddings.")
-    model = load_model(run)
+    model = load_model(run).with_preference(private_prior, None if prefer is None else prefer.value)
+    preference = preference_line(model)
     if out is None and copy_to is None and files is not None and all(map(is_image, new)):
         # One photograph is as soon computed as looked up.
         _print_lines(model, files, Reading(EmbeddingStore(store), strict, workers) if len(new) > 1 else Reading())
+        if preference is not None:
+            typer.echo(preference, err=True)
         return
     copies = None
     if copy_to is not None:
@@ -74,6 +84,8 @@ def predict(
             if copies is not None and names is not None:
                 copies.write(zip(paths, names, strict=True), prediction)
     _tell(tally, skipped, out)
+    if preference is not None:
+        typer.echo(preference, err=out is None)
     if copies is not None and copy_to is not None:
         _tell_of_copies(copies, copy_to, err=out is None)
 

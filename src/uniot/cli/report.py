@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from uniot.cli.preference import Preferred, PrivatePrior
 from uniot.cli.screen import console
 
 
@@ -18,8 +19,12 @@ def report(
     figures: Annotated[
         Path | None, typer.Option(help="Folder for every figure as PDF and SVG, for papers.", show_default=False)
     ] = None,
+    private_prior: PrivatePrior = None,
+    prefer: Preferred = None,
 ) -> None:
     """Write one HTML file that shows what a run found; it needs no network.
+
+    --private-prior and --prefer show the answers by another threshold; the run stays as it is.
 
     Example: `uniot report run/ --figures figures/`
     """
@@ -28,7 +33,7 @@ def report(
     from uniot.report import write_report
 
     with Console(stderr=True).status("drawing"):
-        written = write_report(run, out, figures)
+        written = write_report(run, out, figures, private_prior, None if prefer is None else prefer.value)
     screen = console()
     screen.print(written.sentence)
     if written.figures:

@@ -234,7 +234,7 @@ def open_reading(strict: bool, store: Path | None, workers: int | None, stack: E
 
 def show(found: Found, out: Path, begin: Beginning, *, was_finished: bool) -> None:
     """What came out of a run, and what is next."""
-    from uniot.run_contents import judged_by
+    from uniot.run_contents import judged_by, preference_line
 
     model, screen = found.model, console()
     if was_finished:
@@ -252,6 +252,9 @@ def show(found: Found, out: Path, begin: Beginning, *, was_finished: bool) -> No
     if begin.names is not None:
         screen.print(_told_of_names(found, begin.names))
     screen.print(f"{verdict(model.target)} Every answer is in {out / 'predictions.csv'}.")
+    preference = preference_line(model)
+    if preference is not None:
+        screen.print(preference)
     screen.print(judged_by(model))
     if len(model.target) < _FEW_SAMPLES:
         screen.print(

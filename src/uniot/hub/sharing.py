@@ -132,6 +132,7 @@ def without_data(model: AdaptedModel) -> AdaptedModel:
         reader=reader,
         groups=replace(model.groups, group=none),
         target=Prediction.none(),
+        target_shares=None,
         target_features=model.target_features[:0],
         source=model.source.none(),
         fingerprint=hashlib.sha256(f"shared {model.fingerprint}".encode()).hexdigest(),

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from uniot.threshold import Threshold
+
 
 @dataclass(frozen=True)
 class Decision:
@@ -35,6 +37,19 @@ class Decision:
         # From 0 to 1 below the border and beyond one above it, without a jump.
         strength = torch.where(known, 1 + (score - border) / (1 - border), score / border)
         return cls(shares / shares.max(dim=1, keepdim=True).values.clamp_min(1e-300) * strength[:, None], known)
+
+    def by_threshold(self, threshold: Threshold | None) -> Decision:
+        """Return the decision by another threshold on the largest share, which becomes 1; by the rule's own if None."""
+        if threshold is None:
+            return self
+        shares = self.shares / threshold.value
+        best, nearest = shares.max(dim=1, keepdim=True)
+        if threshold.rejects == "none":
+            is_nearest = torch.arange(shares.shape[1], device=shares.device) == nearest
+            shares = torch.where(is_nearest, best.clamp_min(1), shares)
+        elif threshold.rejects == "all":
+            shares = shares / (best * (1 + 1e-9)).clamp_min(1)
+        return Decision(shares, shares.max(dim=1).values >= 1)
 
     @property
     def nearest(self) -> Tensor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -60,6 +60,12 @@ class FinishedRun:
                     f"{what} {count}. Make the run again."
                 )
         return cls(folder, model, names, pictures, _read_metrics(folder / "metrics.json"))
+
+    def with_preference(self, private_prior: float | None, prefer: str | None) -> FinishedRun:
+        """Return the run with the answers of another preference; its scores do not hold for them and are left out."""
+        if private_prior is None and prefer is None:
+            return self
+        return replace(self, model=self.model.with_preference(private_prior, prefer), metrics=None)
 
     @property
     def answers(self) -> Prediction:

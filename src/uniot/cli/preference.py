@@ -1,0 +1,33 @@
+"""Options of several commands: which of known and unknown somebody would rather see."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Annotated
+
+import typer
+
+
+class Prefer(Enum):
+    """What to see more of."""
+
+    KNOWN = "known"
+    UNKNOWN = "unknown"
+
+
+PrivatePrior = Annotated[
+    float | None,
+    typer.Option(
+        min=0,
+        max=1,
+        help="Fraction of the target that is to be unknown, from 0 to 1; the rule decides.",
+        show_default=False,
+    ),
+]
+Preferred = Annotated[
+    Prefer | None,
+    typer.Option(
+        help="`known` halves the fraction that is called unknown, `unknown` the fraction that is called known.",
+        show_default=False,
+    ),
+]
