@@ -1,7 +1,7 @@
 """UniOT beyond the paper: universal in fact, without training where the embeddings are given.
 
 embeddings ─► each domain's own centre ─► within-class whitening ─► mean of the neighbourhood ─► cosine to the classes
-                                                      similarities of the whole target ─► private share ─► the border
+                                    cosines of the whole target ─► similarity, membership, presence ─► known or unknown
 
 Where a network is trained as well, UniOT's losses train it (Eq. 15), and its embeddings are what this begins with.
 """
@@ -61,7 +61,7 @@ class UniversalOptions(MethodOptions):
 
 
 class UniversalMethod(nn.Module):
-    """A metric, the neighbourhoods of the target and a border, all found after the training, if there is one."""
+    """A metric, the neighbourhoods of the target and a rejection rule, all fitted after the training, if there is one."""
 
     has_own_space = True
     metric: Metric | None = None
@@ -135,7 +135,7 @@ class UniversalMethod(nn.Module):
         generator: torch.Generator,
         class_sums: ClassSums,
     ) -> None:
-        """Finds the metric, keeps the target in it and summarises it by landmarks; then finds the borders."""
+        """Finds the metric, keeps the target in it and summarises it by landmarks; then fits the rejection rule."""
         embeddings, options = target(), self.options
         n_neighbours = self._n_neighbours(len(embeddings))
         some = torch.randperm(len(embeddings), generator=generator)[:_MOST_ROWS].sort().values
@@ -210,7 +210,7 @@ class UniversalMethod(nn.Module):
         return rows[: len(block)]
 
     def conclude(self, features: Tensor, generator: torch.Generator, shards: Shards | None = None) -> None:
-        """The border is found with the space."""
+        """Do nothing: the rejection rule is fitted with the space."""
 
     def decide(self, features: Tensor) -> Decision:
         """Known if similarity, membership and presence together reach the threshold."""
