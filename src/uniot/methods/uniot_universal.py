@@ -61,7 +61,7 @@ class UniversalOptions(MethodOptions):
 
 
 class UniversalMethod(nn.Module):
-    """A metric, the neighbourhoods of the target and a rejection rule, all fitted after the training, if there is one."""
+    """A metric, the neighbourhoods of the target and a rejection rule, all fitted after any training."""
 
     has_own_space = True
     metric: Metric | None = None
