@@ -46,7 +46,7 @@ def adapt(processes: Processes, **changes: object) -> tuple[AdaptedModel, dict[s
 
 
 def adapt_both(processes: Processes) -> dict[str, torch.Tensor]:
-    """Weights, losses and answers of UniOT as published; answers and classes of the universal one."""
+    """Weights, losses and answers of UniOT as published; answers and classes of the universal one, also with a prior."""
     model, answers = adapt(processes, method="uniot")
     weights = {f"weights.{name}": value.clone() for name, value in model.method.state_dict().items()}
     losses = torch.tensor([model.history.column(name) for name in ("loss", "loss_common", "loss_private")])
@@ -54,6 +54,8 @@ def adapt_both(processes: Processes) -> dict[str, torch.Tensor]:
     universal = {f"universal.{name}": value for name, value in universal.items()}
     with patch("uniot.conclusion._MOST_SOURCE_ROWS", 7):
         few, _ = adapt(processes, method="uniot-universal", steps=0)
+    _, preferring = adapt(processes, method="uniot-universal", steps=0, private_prior=0.6)
+    universal |= {f"preferring.{name}": value for name, value in preferring.items()}
     universal["universal.prototypes_of_all_rows"] = few.method.class_prototypes()
     return {**weights, **answers, **universal, "losses": losses, "potential": model.rule.class_potential}
 

@@ -237,3 +237,21 @@ def test_predict_and_report_repeat_with_another_preference(
     assert "Preference applied: private prior 1. It calls 100.0 %" in told.stdout
     assert (tmp_path / "run" / "model.safetensors").read_bytes() == before
     assert load_model(tmp_path / "run").threshold is None
+
+
+def test_continuing_a_run_keeps_what_is_preferred_and_not_the_prior(
+    uniot: Callable, adapt: Callable, tmp_path: Path
+) -> None:
+    for run, option, value in (("a", "--private-prior", "0.5"), ("b", "--prefer", "unknown")):
+        assert adapt(tmp_path / run, option, value).code == 0
+        answers = read_answers(tmp_path / run / "predictions.csv")
+        named = [
+            f"{name},a new class,named,0"
+            for name, group in zip(answers.names, answers.groups, strict=True)
+            if group == 0
+        ]
+        (tmp_path / run / "labels.csv").write_text("\n".join(["path,label,decision,group", *named]) + "\n")
+    without_prior = uniot("adapt", "--continue", tmp_path / "a")
+    assert without_prior.code == 0, without_prior.stderr
+    assert "Preference" not in without_prior.stdout
+    assert "Preference applied: prefer unknown." in uniot("adapt", "--continue", tmp_path / "b").stdout

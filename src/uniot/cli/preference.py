@@ -20,14 +20,14 @@ PrivatePrior = Annotated[
     typer.Option(
         min=0,
         max=1,
-        help="Fraction of the target that is to be unknown, from 0 to 1; the rule decides.",
+        help="Fraction of the target that is to be unknown, from 0 to 1; the rule decides if left out.",
         show_default=False,
     ),
 ]
 Preferred = Annotated[
     Prefer | None,
     typer.Option(
-        help="`known` halves the fraction that is called unknown, `unknown` the fraction that is called known.",
+        help="`known` halves the fraction that is called unknown, `unknown` the fraction that is called known; neither if left out.",
         show_default=False,
     ),
 ]
