@@ -245,7 +245,7 @@ class UniversalMethod(nn.Module):
         self.rejections = {
             kind: Rejection(**{part.name: tensors[f"rejection_{kind}_{part.name}"] for part in fields(Rejection)})
             for kind in (_OF_SOURCE, _OF_TARGET)
-            if f"rejection_{kind}_level" in tensors
+            if f"rejection_{kind}_scalars" in tensors
         }
         self.neighbours, self.landmarks = None, None
         if "target" in tensors:
