@@ -27,7 +27,7 @@ from uniot.prediction import Prediction
 from uniot.processes import Processes
 from uniot.settings import Settings
 from uniot.training import History
-from uniot.universal import ClassSums
+from uniot.universal import ClassSums, assess
 
 # Labelled samples that a run keeps, and that show how classes scatter; class means are those of all samples.
 _MOST_SOURCE_ROWS = 5000
@@ -134,6 +134,9 @@ def conclude(
         history=history,
         fingerprint=fingerprint,
         reader=reader,
+        reliability=assess(
+            method.statistics, n_target=len(target), known_share=float(known.mean()), classes=classes.tolist()
+        ),
     )
 
 

@@ -18,6 +18,7 @@ from uniot.prediction import Prediction
 from uniot.settings import Settings
 from uniot.training import History
 from uniot.transport import UnbalancedPotential
+from uniot.universal import Reliability
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,7 @@ class AdaptedModel:
         history: numbers step by step.
         fingerprint: of data and settings.
         reader: what makes inputs from images; None where the run was made from arrays.
+        reliability: estimated accuracy on the target, and warnings; None for a run of an earlier version.
     """
 
     method: Method
@@ -53,6 +55,7 @@ class AdaptedModel:
     history: History
     fingerprint: str
     reader: ImageReader | None = None
+    reliability: Reliability | None = None
 
     def predict(self, inputs: Tensor) -> Prediction:
         """Answers for samples, fitted or new, each on its own. An unknown one gets the nearest private group."""

@@ -23,6 +23,7 @@ from uniot.run_contents import contents_text
 from uniot.run_folder import read_tensors, write_tensors, write_text
 from uniot.settings import Settings
 from uniot.training import History
+from uniot.universal import Reliability
 
 _MODEL, _FEATURES, _BACKBONE = "model.safetensors", "features.safetensors", "backbone.safetensors"
 _ANSWERS = tuple(part.name for part in fields(Prediction))
@@ -66,6 +67,7 @@ def save_model(
         "number": asdict(model.groups.number),
         "fingerprint": model.fingerprint,
         "from_images": model.reader is not None,
+        "reliability": None if model.reliability is None else asdict(model.reliability),
     }
     write_tensors(folder / _MODEL, _model_tensors(model, rule_tensors), about)
 
@@ -118,7 +120,12 @@ def load_model(folder: Path) -> AdaptedModel:
         history=History.of(cast(list[str], about["columns"]), tensors),
         fingerprint=cast(str, about["fingerprint"]),
         reader=reader,
+        reliability=_reliability(cast("dict[str, Any] | None", about.get("reliability"))),
     )
+
+
+def _reliability(about: dict[str, Any] | None) -> Reliability | None:
+    return None if about is None else Reliability(**{**about, "warnings": tuple(about["warnings"])})
 
 
 def _feature_tensors(model: AdaptedModel) -> dict[str, Tensor]:
