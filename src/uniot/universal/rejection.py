@@ -25,15 +25,15 @@ from torch import Tensor
 # splits of several data sets, see docs/beyond-the-paper.md.
 _SIMILARITY = (0.40, 0.18, 0.85, 0.30)
 _MEMBERSHIP = (0.15, 0.25, 0.80, 0.30)
-# The same of an absent class and of a present one: level of its members, and the logarithm of their separation.
+# The same of an absent class and of a present one: level of its members, and their separation.
 _CLASS_LEVEL = (0.45, 0.15, 0.90, 0.25)
-_SEPARATION = (0.45, 0.30, 1.30, 0.40)
+_SEPARATION = (1.0, 0.7, 3.0, 1.0)
 # Weight of both in the log odds of presence, and an offset: a class is present unless the evidence speaks against it.
 _CLASS_WEIGHT, _PRESENCE_OFFSET = 0.5, 1.5
 # Weight of similarity beside membership.
 _SIMILARITY_WEIGHT = 0.5
 # Something is common if the members of the two most separated classes reach this, give or take the softness.
-_COMMON_SEPARATION, _COMMON_SOFTNESS = 0.75, 0.05
+_COMMON_SEPARATION, _COMMON_SOFTNESS = 1.8, 0.15
 _THRESHOLD = 0.45
 _LEVEL_QUANTILE = 0.8
 # Common samples of domains that are close have little room to vary below a level near one, but always some.
@@ -41,8 +41,6 @@ _ROOM_TO_VARY, _LEAST_DEVIATION = 0.75, 0.08
 # Exemplars of a class: this part of its samples, and its members: samples with at least this cosine to the exemplars.
 _EXEMPLAR_PART, _MEMBER_COSINE = 0.15, 0.4
 _FEWEST_SAMPLES, _FEWEST_FOR_NULL = 3, 5
-# Level and separation that a class with too few samples to tell is given: those of an absent one.
-_UNSEEN = (0.3, 0.2)
 _ITERATIONS = 50
 _LEAST_LEVEL = 1e-3
 _BLOCK = 4096
@@ -196,14 +194,14 @@ class _Seen:
         return F.normalize(means.index_add_(0, self.nearest[chosen], rows[chosen]), dim=1)
 
     def separation(self) -> Tensor:
-        """Return by how many standard deviations each sample exceeds what other samples reach, (n,), as a logarithm.
+        """Return by how many standard deviations each sample exceeds what samples of other classes reach, (n,).
 
-        Divided by what the largest of as many normal variables exceeds their mean by: the nearest of many classes is
-        nearer than that of few. The deviation of a class is shrunk towards that of the median class.
+        Less what the largest of as many normal variables as there are classes exceeds their mean by: by chance alone
+        the nearest of many classes is nearer than that of few. The deviation is pooled over classes, for that of a
+        single class rests on few clusters of samples.
         """
-        scale = (self.deviation * self.deviation.median()).sqrt().clamp_min(1e-4)
-        score = (self.similarity - self.mean[self.nearest]) / scale[self.nearest]
-        return (score / _expected_maximum(len(self.mean))).clamp_min(0.05).log()
+        scale = self.deviation.square().mean().sqrt().clamp_min(1e-4)
+        return (self.similarity - self.mean[self.nearest]) / scale - _expected_maximum(len(self.mean))
 
 
 def _presence(seen: _Seen, membership: Tensor, level: float) -> tuple[Tensor, float]:
@@ -212,19 +210,21 @@ def _presence(seen: _Seen, membership: Tensor, level: float) -> tuple[Tensor, fl
     sizes = torch.bincount(seen.nearest, minlength=n_classes)
     members = (membership > _MEMBER_COSINE).double()
     count = torch.zeros(n_classes, dtype=torch.float64).index_add_(0, seen.nearest, members)
-    enough = (sizes >= _FEWEST_SAMPLES) & (count > 0)
+    enough = sizes >= _FEWEST_SAMPLES
 
-    def mean_over_members(values: Tensor, otherwise: float) -> Tensor:
+    def mean_over_members(values: Tensor) -> Tensor:
         sums = torch.zeros(n_classes, dtype=torch.float64).index_add_(0, seen.nearest, members * values)
-        return torch.where(enough, sums / count.clamp_min(1), otherwise)
+        return sums / count.clamp_min(1)
 
-    class_level = mean_over_members(seen.similarity / level, _UNSEEN[0])
-    separation = mean_over_members(seen.separation(), _UNSEEN[1])
+    class_level = mean_over_members(seen.similarity / level)
+    separation = mean_over_members(seen.separation())
     evidence = _log_ratio(class_level, *_CLASS_LEVEL) + _log_ratio(separation, *_SEPARATION)
-    best = separation[enough] if enough.any() else separation
-    largest = float(best.topk(min(2, len(best))).values.mean())
-    common = torch.sigmoid(torch.tensor((largest - _COMMON_SEPARATION) / _COMMON_SOFTNESS, dtype=torch.float64))
-    return torch.sigmoid(_CLASS_WEIGHT * evidence + _PRESENCE_OFFSET), float(common)
+    # Classes that hardly any sample is nearest to show nothing; if all are such, there is no evidence against them.
+    if not enough.any():
+        return torch.sigmoid(_CLASS_WEIGHT * evidence + _PRESENCE_OFFSET), 1.0
+    largest = separation[enough].topk(min(2, int(enough.sum()))).values.mean()
+    common = float(torch.sigmoid((largest - _COMMON_SEPARATION) / _COMMON_SOFTNESS))
+    return torch.sigmoid(_CLASS_WEIGHT * evidence + _PRESENCE_OFFSET), common
 
 
 def _similarity_ratio(similarity: Tensor, level: Tensor) -> Tensor:
