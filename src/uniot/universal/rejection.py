@@ -130,7 +130,8 @@ def fit_rejection(
     found = max(_quantile(seen.similarity, _LEVEL_QUANTILE) if level is None else level, _LEAST_LEVEL)
     by_similarity = _similarity_ratio(seen.similarity, torch.tensor(found, dtype=torch.float64))
     similarity_prior = _private_prior(by_similarity) if estimates_prior else 0.5
-    exemplars, presence = prototypes, torch.ones(len(prototypes), dtype=torch.float64)
+    # A copy: safetensors refuses tensors that share memory.
+    exemplars, presence = prototypes.clone(), torch.ones(len(prototypes), dtype=torch.float64)
     membership_prior, common = 0.5, 1.0
     if not is_named:
         exemplars = seen.exemplars(rows, n_neighbours)
