@@ -96,9 +96,9 @@ def test_without_statistics_only_few_samples_are_warned_of():
 
 
 def test_answer_probability_is_that_of_the_answer_given():
-    # Known at a probability of 0.45: a share of one. Two equal classes halve that of the class.
+    # Known at a probability of one half: a share of one. Two equal classes halve that of the class.
     found = answer_probability(torch.tensor([[1.0, 0.0], [1.0, 1.0], [1e-9, 0.0]], dtype=torch.float64))
-    assert found.tolist() == pytest.approx([0.45, 0.225, 1.0])
+    assert found.tolist() == pytest.approx([0.5, 0.25, 1.0])
 
 
 def test_halves_agree_on_separate_classes_and_by_chance_on_noise():

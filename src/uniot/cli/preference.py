@@ -27,7 +27,8 @@ PrivatePrior = Annotated[
 Preferred = Annotated[
     Prefer | None,
     typer.Option(
-        help="`known` halves the fraction that is called unknown, `unknown` the fraction that is called known; neither if left out.",
+        help="`known` halves the fraction that is called unknown, `unknown` the fraction that is called known; neither "
+        "if left out.",
         show_default=False,
     ),
 ]
