@@ -46,7 +46,7 @@ def adapt(processes: Processes, **changes: object) -> tuple[AdaptedModel, dict[s
 
 
 def adapt_both(processes: Processes) -> dict[str, torch.Tensor]:
-    """Weights, losses and answers of UniOT as published; answers and classes of the universal one, also with a prior."""
+    """Weights, losses and answers of UniOT as published; answers and classes of the universal one, with a prior too."""
     model, answers = adapt(processes, method="uniot")
     weights = {f"weights.{name}": value.clone() for name, value in model.method.state_dict().items()}
     losses = torch.tensor([model.history.column(name) for name in ("loss", "loss_common", "loss_private")])

@@ -27,7 +27,7 @@ PrivatePrior = Annotated[
 Preferred = Annotated[
     Prefer | None,
     typer.Option(
-        help="`known` halves the fraction that is called unknown, `unknown` the fraction that is called known; neither if left out.",
+        help="`known` halves the fraction called unknown, `unknown` the fraction called known.",
         show_default=False,
     ),
 ]
