@@ -28,7 +28,7 @@ from uniot.processes import Processes
 from uniot.settings import Settings
 from uniot.threshold import threshold_for
 from uniot.training import History
-from uniot.universal import ClassSums
+from uniot.universal import ClassSums, assess
 
 # Labelled samples that a run keeps, and that show how classes scatter; class means are those of all samples.
 _MOST_SOURCE_ROWS = 5000
@@ -142,6 +142,9 @@ def conclude(
         reader=reader,
         threshold=threshold,
         target_shares=target_shares,
+        reliability=assess(
+            method.statistics, n_target=len(target), known_share=float(known.mean()), classes=classes.tolist()
+        ),
     )
 
 

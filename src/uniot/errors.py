@@ -31,6 +31,10 @@ class NotFittedError(UniotError, AttributeError):
     """An answer was asked of a model that has not been fitted."""
 
 
+class UniotWarning(UserWarning):
+    """The answers for a target may be unreliable; the message says why."""
+
+
 class NumericalWarning(UserWarning):
     """A computation ended without the accuracy that was asked for."""
 

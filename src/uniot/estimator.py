@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
@@ -14,7 +15,7 @@ from torch import Tensor
 from uniot.adaptation import OnStep
 from uniot.arrays import adapt_arrays, inputs_of
 from uniot.data.domains import by_domain
-from uniot.errors import DataError, NotFittedError, SettingsError
+from uniot.errors import DataError, NotFittedError, SettingsError, UniotWarning
 from uniot.model import AdaptedModel
 from uniot.model_files import load_model, save_model
 from uniot.prediction import Prediction
@@ -77,6 +78,8 @@ class UniOT(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         classes_: source classes, sorted.
         settings_: every setting with the value that was used.
         history_: losses step by step.
+        reliability_: estimated accuracy on the target, without labels, and warnings; `fit` issues each as a
+            `UniotWarning`.
         class_mass_: β, the mass that each source class was given in the end; None where the method has no such thing.
     """
 
@@ -204,6 +207,8 @@ class UniOT(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             oracle_y_target=oracle_y_target,
             on_step=on_step,
         )
+        for words in () if model.reliability is None else model.reliability.warnings:
+            warnings.warn(words, UniotWarning, stacklevel=2)
         return self._set_fitted(model)
 
     def predict(self, X: Any, *, private_prior: float | None = None, prefer: str | None = None) -> np.ndarray:
@@ -278,6 +283,7 @@ class UniOT(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.private_class_interval_ = model.groups.number.interval
         self.private_prior_ = model.private_prior
         self.absent_classes_ = model.classes[model.absence > 0.5]
+        self.reliability_ = model.reliability
         self.history_ = {name: model.history.column(name) for name in model.history.columns}
         self.class_mass_ = np.array(model.history.class_mass[-1][1:]) if model.history.class_mass else None
         return self

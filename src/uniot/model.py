@@ -19,6 +19,7 @@ from uniot.settings import Settings
 from uniot.threshold import Threshold, rejected_fraction, shares_of_confidence, threshold_for
 from uniot.training import History
 from uniot.transport import UnbalancedPotential
+from uniot.universal import Reliability
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,7 @@ class AdaptedModel:
         threshold: on the largest share, set by a preference; None for the rule's own.
         target_shares: largest share of each target sample by the rule, (n,); None if `target` was decided by the rule
             alone, so that its confidence holds the same.
+        reliability: estimated accuracy on the target, and warnings; None for a run of an earlier version.
     """
 
     method: Method
@@ -59,6 +61,7 @@ class AdaptedModel:
     reader: ImageReader | None = None
     threshold: Threshold | None = None
     target_shares: np.ndarray | None = None
+    reliability: Reliability | None = None
 
     def with_preference(self, private_prior: float | None = None, prefer: str | None = None) -> AdaptedModel:
         """Return the same model with another threshold, without adapting again; itself if no preference is given.

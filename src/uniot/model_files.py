@@ -24,6 +24,7 @@ from uniot.run_folder import read_tensors, write_tensors, write_text
 from uniot.settings import Settings
 from uniot.threshold import Threshold
 from uniot.training import History
+from uniot.universal import Reliability
 
 _MODEL, _FEATURES, _BACKBONE = "model.safetensors", "features.safetensors", "backbone.safetensors"
 _ANSWERS = tuple(part.name for part in fields(Prediction))
@@ -68,6 +69,7 @@ def save_model(
         "fingerprint": model.fingerprint,
         "from_images": model.reader is not None,
         "threshold": None if model.threshold is None else asdict(model.threshold),
+        "reliability": None if model.reliability is None else asdict(model.reliability),
     }
     write_tensors(folder / _MODEL, _model_tensors(model, rule_tensors), about)
 
@@ -123,7 +125,12 @@ def load_model(folder: Path) -> AdaptedModel:
         # Runs made before there were preferences have no such entry.
         threshold=None if about.get("threshold") is None else Threshold(**cast(dict[str, Any], about["threshold"])),
         target_shares=tensors["target_shares"].numpy() if "target_shares" in tensors else None,
+        reliability=_reliability(cast("dict[str, Any] | None", about.get("reliability"))),
     )
+
+
+def _reliability(about: dict[str, Any] | None) -> Reliability | None:
+    return None if about is None else Reliability(**{**about, "warnings": tuple(about["warnings"])})
 
 
 def _feature_tensors(model: AdaptedModel) -> dict[str, Tensor]:

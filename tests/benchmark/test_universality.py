@@ -167,7 +167,9 @@ def test_with_common_and_private_samples_the_oracle_is_a_threshold(features: Pat
     assert result.h <= result.h_oracle
     assert result.nothing_rejected >= result.common_accuracy
     assert 0 < result.true_accuracy <= 1
-    assert (result.n_private_true, result.estimated_accuracy, result.warned) == (2, None, None)
+    assert result.n_private_true == 2
+    assert 0 < result.estimated_accuracy < 1
+    assert result.warned is not None
 
 
 def test_with_nothing_private_the_oracle_rejects_nothing(features: Path) -> None:

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from uniot.discovery import NumberOfClasses
-from uniot.report.summary import absent_classes, sentence, summarise, tiles
+from uniot.report.summary import absent_classes, reliability, sentence, summarise, tiles, warnings
+from uniot.universal import Reliability
 
 
 def said(run) -> str:
@@ -55,6 +56,21 @@ def test_unknown_samples_that_were_not_grouped_are_told_as_such(made_model, made
     nothing = replace(model.groups, centres=model.groups.centres[:0], number=NumberOfClasses(0, (0, 0)))
     target = replace(model.target, group=np.full(len(model.target), -1))
     assert words in said(made_run(replace(model, groups=nothing, target=target)))
+
+
+@pytest.mark.parametrize(
+    ("found", "words", "warned"),
+    [
+        (None, "", []),
+        (Reliability(None, None, ("only 9 target samples.",)), "", ["Warning: only 9 target samples."]),
+        (Reliability(0.341, None), "An estimated 34 % of the answers are right.", []),
+        (Reliability(0.5, 0.75), "An estimated 50 % of the answers are right, 75 % of those called known.", []),
+    ],
+)
+def test_the_estimated_accuracy_and_warnings_lead_the_page(made_model, made_run, found, words, warned):
+    run = made_run(replace(made_model(), reliability=found))
+    assert reliability(run) == words
+    assert warnings(run) == warned
 
 
 def test_a_class_that_has_samples_and_still_seems_absent_is_told_with_care(made_model, made_run):

@@ -10,6 +10,7 @@ import json
 import random
 import time
 import traceback
+import warnings
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -24,7 +25,7 @@ from uniot.benchmark.features import read_domain
 from uniot.benchmark.protocol import TargetDraw, TaskData, draw_target, task_data
 from uniot.benchmark.results import Result
 from uniot.data.published_set import ClassSplit
-from uniot.errors import DataError, UniotError
+from uniot.errors import DataError, UniotError, UniotWarning
 from uniot.estimator import UniOT
 from uniot.evaluation import Evaluation, best_threshold_h_score, common_accuracy, evaluate
 from uniot.methods import method_info
@@ -169,7 +170,10 @@ def fit(job: Job, source: np.ndarray, source_labels: np.ndarray, target: np.ndar
     torch.manual_seed(job.seed)
     settings: dict[str, Any] = dict(job.settings)
     estimator = UniOT(**settings, method=job.method, method_options=job.options, random_state=job.seed)
-    return estimator.fit(source, source_labels, target).model_
+    with warnings.catch_warnings():
+        # The result has a column for them.
+        warnings.simplefilter("ignore", UniotWarning)
+        return estimator.fit(source, source_labels, target).model_
 
 
 def _scored(job: Job, model: AdaptedModel, truth: np.ndarray, seconds: float) -> Outcome:
@@ -211,6 +215,11 @@ def _scored(job: Job, model: AdaptedModel, truth: np.ndarray, seconds: float) ->
         if scores.common_accuracy is None
         else common_accuracy(truth, nearest, source_classes=model.classes),
         true_accuracy=scores.overall_accuracy,
+        estimated_accuracy=None if model.reliability is None else model.reliability.accuracy,
+        # A method without an estimate warns of few samples alone.
+        warned=None
+        if model.reliability is None or model.reliability.accuracy is None
+        else bool(model.reliability.warnings),
         dataset=job.dataset,
     )
     return Outcome(result, scores)

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from uniot.cli.screen import console, show_prediction, show_private_classes, show_scores, training_progress, verdict
-from uniot.errors import DataError
+from uniot.cli.screen import (
+    console,
+    show_prediction,
+    show_private_classes,
+    show_reliability,
+    show_scores,
+    training_progress,
+    verdict,
+)
+from uniot.errors import DataError, UniotWarning
 
 if TYPE_CHECKING:
     import numpy as np
@@ -47,7 +56,9 @@ def demo(
     screen.print(f"Target: {len(digits.target_images)} digits of MNIST, without labels.")
     began = time.monotonic()
     model = UniOT(random_state=seed, **DEMO_SETTINGS)
-    with only_one_writer(out), training_progress() as on_step:
+    with only_one_writer(out), training_progress() as on_step, warnings.catch_warnings():
+        # They are among the last lines.
+        warnings.simplefilter("ignore", UniotWarning)
         was_finished = is_saved(out)
         model.fit(
             digits.source_images,
@@ -69,6 +80,7 @@ def demo(
     screen.print(f"The truth, which only the scores have seen: {common} are common, {private} are new in the target.")
     screen.print(_told_of_groups(model.groups_, digits.oracle_target_labels))
     show_private_classes(model.model_)
+    show_reliability(model.model_)
     screen.print(f"{verdict(model.model_.target)} Took {took:.0f} s. Files: {out}/")
     screen.print(f"  {out / 'predictions.csv'}  one line per digit\n  {out / 'settings.toml'}  repeats the run")
     _report(out)

@@ -162,6 +162,18 @@ def show_private_classes(model: AdaptedModel) -> None:
         screen.print(f"Labelled classes that seem to be absent: {', '.join(absent[:_MOST_LINES])}{more}.")
 
 
+def show_reliability(model: AdaptedModel) -> None:
+    """Show the estimated accuracy, and warn of what speaks against the answers."""
+    if model.reliability is None:
+        return
+    screen, found = console(), model.reliability
+    if found.accuracy is not None:
+        of_known = "" if found.known_accuracy is None else f", {100 * found.known_accuracy:.0f} % of those called known"
+        screen.print(f"Estimated without labels: {100 * found.accuracy:.0f} % of the answers are right{of_known}.")
+    for words in found.warnings:
+        screen.print(f"Warning: {words}")
+
+
 def show_reading(run: ImageRun, folder: Path) -> None:
     """What of two collections could not be read, and what is in both."""
     screen, in_both = console(), len(run.duplicates)

@@ -13,6 +13,7 @@ from uniot.cli.screen import (
     show_prediction,
     show_private_classes,
     show_reading,
+    show_reliability,
     show_scores,
     training_progress,
     verdict,
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
     from uniot.processes import Processes
     from uniot.settings import ImageSettings, Settings
 
-# Trials with parts of Office-31: from about so many samples on, unknown ones are found reliably.
-_FEW_SAMPLES = 100
 BEGAN_WITH = "names.csv"
 """In a run folder: what people had called samples of the target when the run began, in all rounds before."""
 
@@ -256,11 +255,7 @@ def show(found: Found, out: Path, begin: Beginning, *, was_finished: bool) -> No
     if preference is not None:
         screen.print(preference)
     screen.print(judged_by(model))
-    if len(model.target) < _FEW_SAMPLES:
-        screen.print(
-            f"Take care: {len(model.target)} samples are few. What is common and what is private is told by comparing "
-            f"the target's samples with each other, and below {_FEW_SAMPLES} that is often wrong."
-        )
+    show_reliability(model)
     new = "photo.jpg" if found.images is not None else "new.npz"
     following = [f"uniot report {out} (a page to look at)", f"uniot predict {out} {new}"]
     if model.groups.n_groups:

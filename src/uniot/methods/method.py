@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from uniot.methods.decision import Decision
 from uniot.settings import CheckedSettings, Settings
 from uniot.transport import Shards
-from uniot.universal import ClassSums
+from uniot.universal import ClassSums, TargetStatistics
 
 
 def unchanged(rows: Tensor) -> Tensor:
@@ -73,9 +73,11 @@ class Method(Protocol):
 
     Attributes:
         has_own_space: whether it decides in a space that `learn_space` finds. Private classes are counted there.
+        statistics: of the target, from which the accuracy is estimated; None if the method has none.
     """
 
     has_own_space: bool
+    statistics: TargetStatistics | None
 
     @property
     def backbone(self) -> nn.Module:
@@ -171,6 +173,7 @@ class FeaturesAsTheyAre:
     """Of a method that decides by the features that it trains."""
 
     has_own_space = False
+    statistics: TargetStatistics | None = None
 
     def learn_space(
         self,

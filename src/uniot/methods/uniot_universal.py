@@ -28,9 +28,11 @@ from uniot.universal import (
     Metric,
     Neighbours,
     Rejection,
+    TargetStatistics,
     fit_landmarks,
     fit_metric,
     fit_rejection,
+    target_statistics,
 )
 
 # So many target samples are enough to see how classes vary.
@@ -61,7 +63,7 @@ class UniversalOptions(MethodOptions):
 
 
 class UniversalMethod(nn.Module):
-    """A metric, the neighbourhoods of the target and a rejection rule, all fitted after any training."""
+    """A metric, the neighbourhoods of the target and a rejection rule, fitted after the training, if there is one."""
 
     has_own_space = True
     metric: Metric | None = None
@@ -70,6 +72,8 @@ class UniversalMethod(nn.Module):
     """The target in that space; None where it is not kept."""
     landmarks: Landmarks | None = None
     """Means of several target samples, which stand in for a target that is not kept."""
+    statistics: TargetStatistics | None = None
+    """Of the target that was fitted; None if it is not smoothed."""
     rejections: dict[str, Rejection]
     """The rule for classes of the source, and that for classes that were named in the target."""
 
@@ -161,6 +165,25 @@ class UniversalMethod(nn.Module):
             adapted = self.adapted(embeddings)
             self.landmarks = fit_landmarks(alone, adapted, generator)
         self.rejections = self._fit_rejections(adapted, source[in_target], classes[in_target])
+        # Without smoothing, a sample always has the nearest class of its neighbourhood.
+        self.statistics = None if self.neighbours is None else self._statistics(alone, adapted, generator)
+
+    def _statistics(self, alone: Tensor, adapted: Tensor, generator: torch.Generator) -> TargetStatistics:
+        metric = self.learnt()
+        presence, common = torch.ones(self.n_classes, dtype=torch.float64), 1.0
+        if _OF_SOURCE in self.rejections:
+            rule = self.rejections[_OF_SOURCE]
+            presence[~metric.from_target], common = rule.presence, float(rule.scalars[3])
+        return target_statistics(
+            alone,
+            adapted,
+            self.decide(adapted).shares,
+            metric.prototypes,
+            presence=presence,
+            # Classes that were named in the target are common in any case.
+            common=1.0 if metric.from_target.any() else common,
+            generator=generator,
+        )
 
     def _n_neighbours(self, n_target: int) -> int:
         """As many as asked for; a target that is not averaged is whitened by neighbourhoods all the same."""

@@ -83,6 +83,8 @@ def make_content(run: FinishedRun, drawn: SampleMap) -> dict[str, Any]:
         "has_pictures": run.pictures is not None,
         "found": found,
         "sentence": summary.sentence(run, found),
+        "reliability": summary.reliability(run),
+        "warnings": summary.warnings(run),
         "tiles": summary.tiles(run, found),
         "segments": _segments(run),
         "shown_keys": {gallery.category.key for gallery in [*classes.shown, *groups.shown]},

@@ -85,6 +85,20 @@ def sentence(run: FinishedRun, found: Summary) -> str:
     return " ".join(part for part in (_known_and_unknown(run, found), _absent(found)) if part)
 
 
+def reliability(run: FinishedRun) -> str:
+    """The estimated accuracy in a sentence; empty if there is no estimate."""
+    found = run.model.reliability
+    if found is None or found.accuracy is None:
+        return ""
+    of_known = "" if found.known_accuracy is None else f", {100 * found.known_accuracy:.0f} % of those called known"
+    return f"An estimated {100 * found.accuracy:.0f} % of the answers are right{of_known}."
+
+
+def warnings(run: FinishedRun) -> list[str]:
+    """What speaks against the answers, as sentences."""
+    return [] if run.model.reliability is None else [f"Warning: {words}" for words in run.model.reliability.warnings]
+
+
 def tiles(run: FinishedRun, found: Summary) -> list[Tile]:
     """The counts that lead the page."""
     low, high = found.interval

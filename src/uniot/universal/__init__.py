@@ -5,6 +5,7 @@ from uniot.universal.landmarks import LEAST_SAMPLES, Landmarks, fit_landmarks
 from uniot.universal.metric import Metric, fit_metric
 from uniot.universal.neighbours import Neighbours
 from uniot.universal.rejection import Rejection, fit_rejection
+from uniot.universal.reliability import Reliability, TargetStatistics, assess, target_statistics
 
 __all__ = [
     "LEAST_SAMPLES",
@@ -13,7 +14,11 @@ __all__ = [
     "Metric",
     "Neighbours",
     "Rejection",
+    "Reliability",
+    "TargetStatistics",
+    "assess",
     "fit_landmarks",
     "fit_metric",
     "fit_rejection",
+    "target_statistics",
 ]

@@ -34,7 +34,7 @@ _CLASS_WEIGHT, _PRESENCE_OFFSET = 0.5, 1.5
 _SIMILARITY_WEIGHT = 0.5
 # Something is common if the members of the two most separated classes reach this, give or take the softness.
 _COMMON_SEPARATION, _COMMON_SOFTNESS = 1.8, 0.15
-_THRESHOLD = 0.45
+_THRESHOLD = 0.5
 _LEVEL_QUANTILE = 0.8
 # Common samples of domains that are close have little room to vary below a level near one, but always some.
 _ROOM_TO_VARY, _LEAST_DEVIATION = 0.75, 0.08
@@ -93,6 +93,18 @@ class Rejection:
         odds = known / (1 - known) * ((1 - _THRESHOLD) / _THRESHOLD)
         below = (cosines - cosines.max(dim=1, keepdim=True).values) / (_SOFTNESS * self.scalars[0])
         return odds[:, None] * below.clamp_min(-500).exp()
+
+
+def answer_probability(shares: Tensor) -> Tensor:
+    """Return the probability of each answer by the rule itself, (n,): of its class if known, else of being unknown.
+
+    Args:
+        shares: odds of each class in units of what it takes to be known, (n, c).
+    """
+    largest = shares.max(dim=1).values
+    odds = largest * (_THRESHOLD / (1 - _THRESHOLD))
+    known = odds / (1 + odds)
+    return torch.where(largest >= 1, known * largest / shares.sum(dim=1), 1 - known)
 
 
 def fit_rejection(
