@@ -26,7 +26,7 @@ from uniot.network_features import embeddings_of_samples, features_of_samples, u
 from uniot.prediction import Prediction
 from uniot.processes import Processes
 from uniot.settings import Settings
-from uniot.threshold import threshold_for
+from uniot.threshold import rejected_fraction, threshold_for
 from uniot.training import History
 from uniot.universal import ClassSums, assess
 
@@ -122,6 +122,8 @@ def conclude(
     group = np.full(len(known), -1, dtype=np.int64)
     group[~known] = groups.group
     answers = Prediction(nearest, known, confidence, group, groups.confidence(features, group))
+    # The estimate of the accuracy is of the rule: a preference is no sign that the target merely looks different.
+    known_share = float(known.mean()) if target_shares is None else 1 - rejected_fraction(target_shares)
     if not settings.store_target:
         method.forget_samples()
     return AdaptedModel(
@@ -142,9 +144,7 @@ def conclude(
         reader=reader,
         threshold=threshold,
         target_shares=target_shares,
-        reliability=assess(
-            method.statistics, n_target=len(target), known_share=float(known.mean()), classes=classes.tolist()
-        ),
+        reliability=assess(method.statistics, n_target=len(target), known_share=known_share, classes=classes.tolist()),
     )
 
 
