@@ -33,7 +33,7 @@ _CLASS_WEIGHT, _PRESENCE_OFFSET = 0.5, 1.5
 # Weight of similarity beside membership.
 _SIMILARITY_WEIGHT = 0.5
 # Something is common if the members of the two most separated classes reach this, give or take the softness.
-_COMMON_SEPARATION, _COMMON_SOFTNESS = 1.8, 0.15
+_COMMON_SEPARATION, _COMMON_SOFTNESS = 1.6, 0.15
 _THRESHOLD = 0.5
 _LEVEL_QUANTILE = 0.8
 # Common samples of domains that are close have little room to vary below a level near one, but always some.
