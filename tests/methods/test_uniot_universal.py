@@ -46,7 +46,8 @@ def test_where_nothing_is_private_nearly_everything_is_named(setting):
     assert unknown_share(model) < 0.1
 
 
-def test_where_nothing_is_common_nearly_everything_is_unknown():
+def test_a_target_with_nothing_in_common_is_recognised_on_a_split_where_classes_do_not_stand_out():
+    """Not a claim about every split: of the seeds 0 to 3 this one alone is recognised (docs, "Where it fails")."""
     small, small_labels, large, large_labels = load_digit_archives()
     in_source = np.random.default_rng(1).permutation(10)[:5]
     source, target = np.isin(small_labels, in_source), np.flatnonzero(~np.isin(large_labels, in_source))[:900]
