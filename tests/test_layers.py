@@ -14,8 +14,8 @@ PACKAGE = Path(uniot.__file__).parent
 FILES = sorted(PACKAGE.rglob("*.py"))
 
 LAYERS = [
-    {"errors"},
-    {"settings", "prediction", "processes", "threshold"},
+    {"errors", "words"},
+    {"settings", "prediction", "processes", "threshold", "calibration"},
     {"data", "transport", "universal", "run_folder", "clustering"},
     {"embeddings", "networks", "losses", "answers", "sorted_copies", "pictures"},
     {"methods", "discovery", "evaluation"},

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from uniot.answers import AnswerWriter
+from uniot.calibration import Calibration
 from uniot.discovery import LabelledFeatures, NumberOfClasses, PrivateGroups
 from uniot.embeddings.image_reader import ImageReader
 from uniot.errors import RunFolderError
@@ -69,6 +70,7 @@ def save_model(
         "fingerprint": model.fingerprint,
         "from_images": model.reader is not None,
         "threshold": None if model.threshold is None else asdict(model.threshold),
+        "calibration": asdict(model.calibration),
         "reliability": None if model.reliability is None else asdict(model.reliability),
     }
     write_tensors(folder / _MODEL, _model_tensors(model, rule_tensors), about)
@@ -122,10 +124,11 @@ def load_model(folder: Path) -> AdaptedModel:
         history=History.of(cast(list[str], about["columns"]), tensors),
         fingerprint=cast(str, about["fingerprint"]),
         reader=reader,
-        # Runs made before there were preferences have no such entry.
-        threshold=None if about.get("threshold") is None else Threshold(**cast(dict[str, Any], about["threshold"])),
-        target_shares=tensors["target_shares"].numpy() if "target_shares" in tensors else None,
-        reliability=_reliability(cast("dict[str, Any] | None", about.get("reliability"))),
+        threshold=None if about["threshold"] is None else Threshold(**cast(dict[str, Any], about["threshold"])),
+        target_shares=tensors["target.shares"].numpy(),
+        target_class_probability=tensors["target.class_probability"].numpy(),
+        calibration=Calibration(**cast(dict[str, float], about["calibration"])),
+        reliability=_reliability(cast("dict[str, Any] | None", about["reliability"])),
     )
 
 
@@ -151,7 +154,8 @@ def _model_tensors(model: AdaptedModel, rule: Mapping[str, Tensor]) -> dict[str,
         "absence": torch.from_numpy(model.absence),
         **model.history.tensors(),
         **{f"target.{name}": torch.from_numpy(getattr(model.target, name)) for name in _ANSWERS},
-        **({} if model.target_shares is None else {"target_shares": torch.from_numpy(model.target_shares)}),
+        "target.shares": torch.from_numpy(model.target_shares),
+        "target.class_probability": torch.from_numpy(model.target_class_probability),
     }
 
 

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from uniot.errors import RunFolderError
 
-FORMAT = "uniot-2"
+FORMAT = "uniot-3"
 
 if sys.platform == "win32":
     import msvcrt

@@ -21,6 +21,7 @@ from uniot.labelling.target import Target
 from uniot.labelling.thumbnails import FILE as THUMBNAILS
 from uniot.labelling.thumbnails import Thumbnails
 from uniot.pictures import Pictures
+from uniot.words import counted
 
 _SECONDS_TO_END = 2
 
@@ -81,7 +82,8 @@ def _thumbnails(run: Path, target: Target) -> Thumbnails | None:
         return None
     if pictures.count("target") != len(target.names):
         raise RunFolderError(
-            f"{run} has {pictures.count('target')} pictures for {len(target.names)} samples: it mixes files of two "
+            f"{run} has {counted(pictures.count('target'), 'picture')} for {counted(len(target.names), 'sample')}: "
+            "it mixes files of two "
             "runs. Make the run again."
         )
     return Thumbnails(pictures, run / THUMBNAILS, target.digest)

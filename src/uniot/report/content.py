@@ -83,8 +83,8 @@ def make_content(run: FinishedRun, drawn: SampleMap) -> dict[str, Any]:
         "has_pictures": run.pictures is not None,
         "found": found,
         "sentence": summary.sentence(run, found),
-        "reliability": summary.reliability(run),
         "warnings": summary.warnings(run),
+        "look_first": summary.look_first(run, found),
         "tiles": summary.tiles(run, found),
         "segments": _segments(run),
         "shown_keys": {gallery.category.key for gallery in [*classes.shown, *groups.shown]},
@@ -147,7 +147,8 @@ def _data(run: FinishedRun, drawn: SampleMap, matrices: Matrices, on_map: Mappin
         "samples": {
             row: [
                 run.names[row],
-                round(float(answers.confidence[row]), 3),
+                # From unknown, 0, to known, 1: the colours of the map.
+                round(float(answers.confidence[row] if answers.known[row] else 1 - answers.confidence[row]), 3),
                 round(float(answers.group_confidence[row]), 3),
                 int(answers.nearest[row]),
             ]
