@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from unittest import mock
@@ -13,6 +14,7 @@ import pytest
 from uniot.answers import read_answers
 from uniot.data.toy import ToyDomains, make_toy_domains
 from uniot.methods import METHODS
+from uniot.model_files import load_model
 from uniot.settings import Settings
 
 
@@ -148,3 +150,25 @@ def test_continued_run_is_scored_with_and_without_what_a_person_labelled(
 def _scored(here: Callable, files: Path) -> Path:
     assert "A person labelled" not in here("evaluate", "first", "--labels", "truth.npz").stdout
     return files / "first" / "metrics.json"
+
+
+def test_oracle_clusters_with_the_same_seed_in_a_benchmark_and_in_evaluate(here: Callable, files: Path) -> None:
+    from uniot.benchmark import jobs
+
+    here("adapt", "source.npz", "target.npz", "--out", "third", "--seed", "3")
+    module = sys.modules["uniot.evaluation.evaluate"]
+    seeds = []
+    with mock.patch.object(module, "oracle_nmi", side_effect=lambda *_, seed: seeds.append(seed)):
+        here("evaluate", "third", "--labels", "truth.npz")
+        model = load_model(files / "third")
+        job = mock.Mock(
+            setting="open-partial", backbone="none", method="uniot-universal", task="S2T", seed=3, dataset=""
+        )
+        jobs._scored(job, model, np.load(files / "truth.npz")["y"], 1.0)
+    assert seeds == [0, 0]
+
+
+@pytest.mark.parametrize("command", ["adapt", "predict", "embed"])
+def test_workers_are_called_threads(uniot: Callable, command: str) -> None:
+    told = " ".join(uniot(command, "--help").stdout.replace("│", " ").split())
+    assert "Threads that read and decode images" in told
