@@ -333,6 +333,7 @@ def test_evaluate_reads_the_truth_in_several_forms(
     answer = uniot("evaluate", run, "--labels", truth)
     assert answer.code == 0, answer.stderr
     metrics = json.loads((run / "metrics.json").read_text())
+    assert sum(sum(given.values()) for given in metrics["confusion"].values()) == metrics["counts"]["rows"]
     assert metrics["h_score"] > 0.8
     assert "h_score" in answer.stdout
     (run / "metrics.json").unlink()

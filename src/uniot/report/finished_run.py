@@ -88,6 +88,14 @@ class FinishedRun:
         return find_categories(self.model, self.class_names)
 
     @cached_property
+    def category_of_row(self) -> np.ndarray:
+        """Index into `categories` of each sample of the target, (n,)."""
+        found = np.full(len(self.answers), -1)
+        for index, category in enumerate(self.categories):
+            found[category.members] = index
+        return found
+
+    @cached_property
     def class_sizes(self) -> np.ndarray:
         """Samples of the target that each source class was given, (c,)."""
         known = self.answers.nearest[self.answers.known]
