@@ -246,5 +246,5 @@ def _explain(error: ValidationError, model: type[BaseModel]) -> str:
             sentences.append(f"there is no setting called {name!r}; known ones are {', '.join(model.model_fields)}.")
         else:
             about = model.model_fields[name].description if name in model.model_fields else ""
-            sentences.append(f"setting {name} is {problem['input']!r}: {problem['msg'].lower()}. ({about})")
+            sentences.append(f"setting {name} is {repr(problem['input'])[:200]}: {problem['msg'].lower()}. ({about})")
     return " ".join(sentences)
