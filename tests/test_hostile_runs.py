@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import resource
 import shutil
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,6 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+
+from little_memory import little_memory  # isort: skip
 
 from uniot import UniOT
 from uniot.data.toy import make_toy_domains
@@ -25,22 +24,6 @@ from uniot.run_folder import read_tensors, write_tensors
 from uniot.settings import ImageSettings
 
 PAPER = {"method": "uniot", "steps": 2, "hidden_size": 16, "feature_size": 8, "queue_size": 40, "n_clusters": 4}
-_ROOM = 1 << 29
-
-
-@contextmanager
-def little_memory(room: int = _ROOM) -> Iterator[None]:
-    """Let this process take half a gigabyte more than it has."""
-    if sys.platform != "linux":
-        yield
-        return
-    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
-    before = resource.getrlimit(resource.RLIMIT_AS)
-    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + room, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_AS, before)
 
 
 @pytest.fixture(scope="module")

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
+import stat
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from itertools import takewhile
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, cast
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -48,6 +50,19 @@ else:
     def lock_file(descriptor: int) -> None:
         """Locks an open file for this process, or raises OSError."""
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def open_lock(path: Path) -> BinaryIO:
+    """Open the file of a lock, made if there is none; a link or a pipe in its place is an OSError.
+
+    Somebody else may have made the folder: opening a link would change the file that it leads to.
+    """
+    flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+    file = os.fdopen(os.open(path, flags | getattr(os, "O_CLOEXEC", 0), 0o666), "rb+", buffering=0)
+    if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        return cast(BinaryIO, file)
+    file.close()
+    raise OSError(errno.EINVAL, f"{path.name} is not a regular file", str(path))
 
 
 @contextmanager
@@ -185,7 +200,7 @@ def only_one_writer(folder: Path) -> Iterator[None]:
     with ExitStack() as stack:
         try:
             stack.enter_context(_folder_made(folder))
-            lock = stack.enter_context((folder / ".lock").open("w"))
+            lock = stack.enter_context(open_lock(folder / ".lock"))
         except OSError as error:
             raise RunFolderError(
                 f"{folder} cannot be written ({error.strerror}). Give a folder that is yours to write."
