@@ -13,8 +13,6 @@ import numpy as np
 import pytest
 import torch
 
-from little_memory import little_memory  # isort: skip
-
 from uniot import UniOT
 from uniot.data.toy import make_toy_domains
 from uniot.errors import NumericalError, RunFolderError, UniotError
@@ -68,7 +66,7 @@ def changed(run: Path, to: Path, change: Callable[[dict, dict], None], file: str
     return to
 
 
-def test_runs_that_nobody_changed_load_in_little_memory(paper, universal, of_images, tmp_path):
+def test_runs_that_nobody_changed_load_in_little_memory(paper, universal, of_images, tmp_path, little_memory):
     load_model(paper)
     with little_memory():
         for run in (paper, universal, of_images):
@@ -83,14 +81,14 @@ def test_runs_that_nobody_changed_load_in_little_memory(paper, universal, of_ima
     ids="-".join,
 )
 @pytest.mark.parametrize("shared", [True, False], ids=["pulled", "loaded"])
-def test_settings_that_ask_for_more_than_the_file_holds_allocate_nothing(paper, tmp_path, sizes, shared):
+def test_settings_that_ask_for_more_than_the_file_holds_allocate_nothing(paper, tmp_path, sizes, shared, little_memory):
     folder = changed(paper, tmp_path / "run", lambda _, about: about["settings"].update(sizes))
     with little_memory(), pytest.raises(RunFolderError, match="model.safetensors does not fit its settings"):
         pull(str(folder), tmp_path / "copy") if shared else load_model(folder)
     assert not (tmp_path / "copy").exists()
 
 
-def test_giant_backbone_beside_a_small_file_allocates_nothing(of_images, tmp_path):
+def test_giant_backbone_beside_a_small_file_allocates_nothing(of_images, tmp_path, little_memory):
     def giant(_: dict, about: dict) -> None:
         about["images"]["backbone"] = "vit_giant_patch14_dinov2"
 
@@ -99,7 +97,7 @@ def test_giant_backbone_beside_a_small_file_allocates_nothing(of_images, tmp_pat
         load_model(folder)
 
 
-def test_giant_backbone_that_is_fine_tuned_allocates_nothing(of_images, tmp_path):
+def test_giant_backbone_that_is_fine_tuned_allocates_nothing(of_images, tmp_path, little_memory):
     def giant(tensors: dict, about: dict) -> None:
         tensors.clear()
         about["images"] |= {"backbone": "vit_giant_patch14_dinov2", "fine_tune": "all"}
@@ -162,7 +160,7 @@ def _say(name: str, value: object) -> Callable[[dict, dict], None]:
         (_say("settings", {"hidden_size": [0] * 10**5}), r"setting hidden_size is \[0, 0"),
     ],
 )
-def test_what_does_not_fit_together_is_named(universal, tmp_path, change, words):
+def test_what_does_not_fit_together_is_named(universal, tmp_path, change, words, little_memory):
     folder = changed(universal, tmp_path / "run", change)
     with little_memory(), pytest.raises(UniotError, match=words) as caught:
         load_model(folder)
@@ -219,7 +217,7 @@ def test_features_are_checked(universal, tmp_path, change, words):
         (_fill("network.layer1.0.conv1.weight", float("nan")), r"holds NaN in 'network.layer1.0.conv1.weight'"),
     ],
 )
-def test_backbone_is_checked(of_images, tmp_path, change, words):
+def test_backbone_is_checked(of_images, tmp_path, change, words, little_memory):
     folder = changed(of_images, tmp_path / "run", change, "backbone.safetensors")
     with little_memory(), pytest.raises(UniotError, match=words):
         load_model(folder)

@@ -13,8 +13,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from little_memory import little_memory  # isort: skip
-
 from uniot.answers import read_answers
 from uniot.data.csv_tables import read_csv
 from uniot.data.decoding import UnreadableImage, read_image
@@ -66,7 +64,7 @@ def test_no_reader_waits_for_a_place_that_never_ends(endless):
 
 
 @posix
-def test_pictures_of_a_run_that_somebody_sent_are_regular_files(endless, tmp_path):
+def test_pictures_of_a_run_that_somebody_sent_are_regular_files(endless, tmp_path, little_memory):
     run = tmp_path / "run"
     run.mkdir()
     places = [str(endless.resolve()), "a\0b", str(tmp_path)]
@@ -100,7 +98,7 @@ def test_lock_in_a_folder_that_somebody_sent_changes_no_other_file(tmp_path, loc
     assert (tmp_path / "mine").read_text(encoding="utf-8") == "mine"
 
 
-def test_no_more_is_read_than_was_asked_for(tmp_path):
+def test_no_more_is_read_than_was_asked_for(tmp_path, little_memory):
     path = tmp_path / "file"
     path.write_bytes(b"12345")
     assert read_bounded(path, 5) == b"12345"
@@ -147,14 +145,14 @@ def promising(shape: tuple[int, ...], data: bytes = b"") -> bytes:
     return stream.getvalue() + data
 
 
-def test_archive_that_promises_more_than_it_holds_takes_no_memory(tmp_path):
+def test_archive_that_promises_more_than_it_holds_takes_no_memory(tmp_path, little_memory):
     for shape in ((10**9, 1000), (10**18, 10**18), (2, 3)):
         path = npz(tmp_path / "x.npz", x=promising(shape, bytes(20)))
         with little_memory(), pytest.raises(DataError, match=r"its header promises|cannot be read"):
             read_embeddings(path)
 
 
-def test_archive_that_unfolds_a_thousandfold_takes_no_memory(tmp_path):
+def test_archive_that_unfolds_a_thousandfold_takes_no_memory(tmp_path, little_memory):
     rows = 600_000  # 1.2 GB of zeros
     path = tmp_path / "x.npz"
     with (
@@ -175,7 +173,7 @@ def test_archive_that_compresses_well_and_is_small_is_read(tmp_path):
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_damaged_archive_is_a_data_error_or_is_read_whole(tmp_path, seed):
+def test_damaged_archive_is_a_data_error_or_is_read_whole(tmp_path, seed, little_memory):
     rng = np.random.default_rng(seed)
     path = tmp_path / "x.npz"
     np.savez_compressed(path, x=rng.normal(size=(20, 5)).astype(np.float32), y=np.array(["a", "b"] * 10))
@@ -206,7 +204,7 @@ def test_damaged_header_is_a_data_error(tmp_path, header, words, kind):
         read_embeddings(path)
 
 
-def test_label_too_long_for_an_array_is_refused(tmp_path):
+def test_label_too_long_for_an_array_is_refused(tmp_path, little_memory):
     labels = "\n".join(["a" * 100_000, *("b" for _ in range(4000))])
     (tmp_path / "x.csv").write_text("label,0,1\n" + labels.replace("\n", ",1,2\n") + ",1,2\n", encoding="utf-8")
     with little_memory(), pytest.raises(DataError, match=r"label of 100000 letters, and 4001 rows take as much room"):
