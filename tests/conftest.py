@@ -3,6 +3,7 @@ from __future__ import annotations
 import io
 import os
 import shutil
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, redirect_stderr, redirect_stdout
@@ -162,3 +163,11 @@ def little_memory() -> Callable[[], AbstractContextManager[None]]:
             resource.setrlimit(resource.RLIMIT_AS, before)
 
     return limited
+
+
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Ctrl-C reaches this test and the processes that it starts, even if the suite was started with it ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
