@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -19,6 +18,7 @@ from uniot.model_files import load_model
 from uniot.pictures import Pictures
 from uniot.prediction import Prediction
 from uniot.report.categories import Category, find_categories
+from uniot.untrusted import MOST_SETTINGS_BYTES, parse_json, read_bounded
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ def _read_metrics(path: Path) -> Mapping[str, Any] | None:
     if not path.is_file():
         return None
     try:
-        metrics = json.loads(path.read_text(encoding="utf-8"))
+        metrics = parse_json(read_bounded(path, MOST_SETTINGS_BYTES))
     except (OSError, ValueError) as error:
         raise RunFolderError(f"{path} cannot be read ({error}). Remove it, or run `uniot evaluate` again.") from None
     if not isinstance(metrics, dict):
