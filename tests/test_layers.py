@@ -17,7 +17,7 @@ LAYERS = [
     {"errors", "untrusted"},
     {"settings", "prediction", "processes", "threshold", "stored_tensors"},
     {"data", "transport", "universal", "run_folder", "clustering"},
-    {"embeddings", "networks", "losses", "answers", "sorted_copies", "pictures"},
+    {"embeddings", "networks", "losses", "answers", "sorted_copies", "pictures", "annotations"},
     {"methods", "discovery", "evaluation"},
     {"training", "network_features"},
     {"model"},

@@ -17,12 +17,12 @@ import numpy as np
 import pytest
 
 from uniot import UniOT
+from uniot.annotations.places import class_place
 from uniot.data.toy import make_toy_domains
 from uniot.errors import RunFolderError
 from uniot.labelling import read_names
 from uniot.labelling.actions import NameGroup
 from uniot.labelling.desk import Desk
-from uniot.labelling.places import class_place
 from uniot.labelling.store import FILE, Store, only_one_page
 from uniot.labelling.target import Target
 from uniot.model_files import save_model
