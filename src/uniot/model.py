@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -9,10 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from uniot.annotations import Annotations
 from uniot.calibration import Calibration
 from uniot.discovery import LabelledFeatures, PrivateGroups, absence
 from uniot.embeddings.image_reader import ImageReader
-from uniot.errors import DataError
+from uniot.errors import DataError, NumericalError
 from uniot.methods import Decision, Method, UniOTMethod
 from uniot.network_features import features_of_inputs, unit_rows
 from uniot.prediction import Prediction
@@ -46,6 +48,7 @@ class AdaptedModel:
         target_class_probability: of the nearest class of each target sample, if it is known, (n,).
         calibration: how shares become probabilities.
         reliability: estimated accuracy on the target, and warnings; None for a run of an earlier version.
+        annotations: what people decided about the target, which the answers follow; None if nobody did.
     """
 
     method: Method
@@ -66,11 +69,13 @@ class AdaptedModel:
     reader: ImageReader | None = None
     threshold: Threshold | None = None
     reliability: Reliability | None = None
+    annotations: Annotations | None = None
 
     def with_preference(self, private_prior: float | None = None, prefer: str | None = None) -> AdaptedModel:
         """Return the same model with another threshold, without adapting again; itself if no preference is given.
 
-        The private groups stay; a target sample that becomes unknown joins the nearest one.
+        The private groups stay; a target sample that becomes unknown joins the nearest one. Annotations are applied
+        after a preference: what people decided does not depend on a threshold.
 
         Args:
             private_prior: fraction of the fitted target that is to be unknown, from 0 to 1.
@@ -117,6 +122,21 @@ class AdaptedModel:
             threshold=threshold,
         )
 
+    def with_annotations(self, annotations: Annotations) -> AdaptedModel:
+        """Return the same model, whose answers follow what people decided about the target."""
+        target = annotations.for_target(self.target, self.target_features)
+        return replace(
+            self,
+            absence=absence(target, len(self.classes)),
+            target=target,
+            annotations=annotations,
+        )
+
+    @property
+    def group_names(self) -> Mapping[int, str]:
+        """What people call private groups; none without annotations."""
+        return {} if self.annotations is None else self.annotations.group_names
+
     @property
     def private_prior(self) -> float:
         """Fraction of the target that the rule calls unknown, whatever the preference; NaN without a target."""
@@ -125,18 +145,34 @@ class AdaptedModel:
         return rejected_fraction(self.target_shares)
 
     def decide(self, adapted: Tensor) -> Decision:
-        """What the rule says of adapted features, by the threshold of the preference if there is one."""
-        return self.method.decide(adapted).by_threshold(self.threshold)
+        """What the rule says of adapted features, by the threshold of the preference if there is one.
 
-    def predict(self, inputs: Tensor) -> Prediction:
-        """Answers for samples, fitted or new, each on its own. An unknown one gets the nearest private group."""
+        Raises:
+            NumericalError: it says nothing, as the features or the rule have left the range of numbers.
+        """
+        decision = self.method.decide(adapted).by_threshold(self.threshold)
+        lost = torch.isnan(decision.shares).any(dim=1)
+        if lost.any():
+            raise NumericalError(
+                f"the model gives no numbers for {int(lost.sum())} of {len(lost)} samples. Its weights are damaged or "
+                "too large; make the run again, with a lower learning_rate if it was trained."
+            )
+        return decision
+
+    def predict(self, inputs: Tensor, samples: Sequence[str] | None = None) -> Prediction:
+        """Answers for samples, fitted or new, each on its own. An unknown one gets the nearest private group.
+
+        Args:
+            inputs: (n, …).
+            samples: their names, by which those that people decided about are found; None if they have none.
+        """
         adapted = self._adapted(inputs)
         decision, features = self.decide(adapted), unit_rows(adapted)
         known = decision.known.numpy()
         group = np.full(len(known), -1, dtype=np.int64)
         if self.groups.n_groups:
             group[~known] = self.groups.nearest(features[~known])
-        return Prediction(
+        answers = Prediction(
             nearest=decision.nearest.numpy(),
             known=known,
             known_score=decision.known_score.numpy(),
@@ -144,6 +180,9 @@ class AdaptedModel:
             group=group,
             group_confidence=self.groups.confidence(features, group),
         )
+        if self.annotations is None:
+            return answers
+        return self.annotations.for_new(answers, features, self.target_features, samples)
 
     def features(self, inputs: Tensor) -> np.ndarray:
         """Adapted features of unit norm, (n, feature_size)."""
@@ -177,5 +216,5 @@ class AdaptedModel:
         return solved
 
     def labels(self, prediction: Prediction) -> np.ndarray:
-        """Class names, and the unknown label."""
-        return prediction.labels(self.classes, self.unknown)
+        """Class names, names of groups, and the unknown label."""
+        return prediction.labels(self.classes, self.unknown, self.group_names)

@@ -19,20 +19,13 @@ def expect():
 
 
 @pytest.fixture
-def opened(served, chromium_page, expect):
-    """The page, which may neither complain nor talk to anybody else."""
+def opened(served, browsing, chromium_page, expect):
+    """The page, which may talk to nobody else."""
     page = chromium_page
-    complaints, asked = [], []
-    page.on("console", lambda message: complaints.append(message.text))
-    page.on("pageerror", lambda error: complaints.append(str(error)))
-    page.on("request", lambda request: asked.append(request.url))
     page.goto(served.address)
     expect(page.locator(".tile")).to_have_count(10)
     yield page
-    # Chromium notes every refusal; that the page tells it is tested by its words.
-    refusal = "Failed to load resource: the server responded with a status of 400 (Bad Request)"
-    assert [text for text in complaints if text != refusal] == []
-    assert {re.match(r"https?://[^/]+", url)[0] for url in asked} == {f"http://127.0.0.1:{served.port}"}
+    assert {re.match(r"https?://[^/]+", url)[0] for url in browsing.requests} == {f"http://127.0.0.1:{served.port}"}
 
 
 def exported(run: Path) -> dict[str, tuple[str, str, str]]:
@@ -213,7 +206,8 @@ def test_an_image_of_a_known_class_can_be_confirmed_discarded_and_put_back(opene
     assert served.desk.labels.place.tolist() == served.desk.target.start.tolist()
 
 
-def test_a_name_that_is_refused_is_explained_and_stays_to_be_mended(opened, expect):
+def test_a_name_that_is_refused_is_explained_and_stays_to_be_mended(opened, browsing, expect):
+    browsing.allow("response 400: ")
     opened.get_by_label("Name of this group").fill("unknown")
     opened.get_by_role("button", name="Save name").click()
     expect(opened.locator("#problem")).to_contain_text("Choose another name")
@@ -261,7 +255,8 @@ def test_pages_turn_and_a_reload_stays(new_target, open_desk, serve_desk, chromi
         page.goto("about:blank")
 
 
-def test_when_the_server_has_ended_the_page_says_what_to_do(desk, serve_desk, chromium_page, expect):
+def test_when_the_server_has_ended_the_page_says_what_to_do(desk, serve_desk, browsing, chromium_page, expect):
+    browsing.allow("request failed: .* net::ERR_CONNECTION_REFUSED")
     with serve_desk(desk, None) as served:
         chromium_page.goto(served.address)
         expect(chromium_page.locator(".tile")).to_have_count(10)

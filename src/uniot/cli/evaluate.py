@@ -97,6 +97,7 @@ def show_run_scores(scores: RunScores, only: Sequence[str] = ()) -> None:
 def score_run(model: AdaptedModel, truth: object, run: Path, average: Average = Average.CLASS) -> RunScores:
     """Score the target of a run and write metrics.json."""
     from uniot.adaptation import labels_as_classes
+    from uniot.evaluation import confusion
     from uniot.run_folder import write_text
 
     true = labels_as_classes(truth, model.classes, "the truth")
@@ -104,7 +105,8 @@ def score_run(model: AdaptedModel, truth: object, run: Path, average: Average = 
     scores = RunScores(_scores(model, true, slice(None), average), int(labelled.sum()))
     if labelled.any() and not labelled.all():
         scores = replace(scores, others=_scores(model, true, ~labelled, average))
-    written = scores.all_samples.to_dict()
+    counts = confusion(true, model.labels(model.target), source_classes=model.classes, unknown=model.unknown)
+    written = scores.all_samples.to_dict() | {"confusion": counts}
     if scores.n_labelled:
         written["n_labelled_by_people"] = scores.n_labelled
         written["without_labelled_by_people"] = None if scores.others is None else scores.others.to_dict()

@@ -13,6 +13,7 @@ import typer
 from uniot.cli.checks import check_folder, check_writable, refuse_for_embeddings
 from uniot.cli.preference import Preferred, PrivatePrior
 from uniot.cli.progress import reading_progress
+from uniot.cli.run_files import warn_of_outdated_names
 from uniot.cli.screen import Tally, skipped_line
 from uniot.errors import DataError
 
@@ -45,6 +46,8 @@ def predict(
 ) -> None:
     """Label new samples with a finished run, each on its own.
 
+    Names given to groups on the page of `uniot label` are used here too.
+
     --private-prior and --prefer move the threshold between known and unknown, and nothing is adapted again; the
     fraction is that of the fitted target.
 
@@ -54,7 +57,7 @@ def predict(
     from uniot.data.image_files import is_image
     from uniot.embeddings.store import EmbeddingStore
     from uniot.images import Reading
-    from uniot.model_files import load_model
+    from uniot.model_files import load_annotated
     from uniot.run_contents import preference_line
     from uniot.sorted_copies import SortedCopies, check_destination
 
@@ -67,7 +70,8 @@ def predict(
     if files is None:
         given = {"--copy-to": copy_to, "--strict": strict or None, "--store": store, "--workers": workers}
         refuse_for_embeddings(given, f"{new[0]} is a file of embeddings")
-    model = load_model(run).with_preference(private_prior, None if prefer is None else prefer.value)
+    model = load_annotated(run, private_prior, None if prefer is None else prefer.value)
+    warn_of_outdated_names(run, model)
     preference = preference_line(model)
     if out is None and copy_to is None and files is not None and all(map(is_image, new)):
         # One photograph is as soon computed as looked up.
@@ -77,7 +81,8 @@ def predict(
         return
     copies = None
     if copy_to is not None:
-        copies = SortedCopies(copy_to, model.classes, collections=_collections(run, new))
+        collections = _collections(run, new)
+        copies = SortedCopies(copy_to, model.classes, collections=collections, group_names=model.group_names)
     tally = Tally()
     skipped: list[Skipped] = []
     with ExitStack() as stack:
@@ -89,7 +94,7 @@ def predict(
             )
             blocks = _image_blocks(model, files, reading, skipped)
         place: Path | TextIO = sys.stdout if out is None else out
-        writer = stack.enter_context(AnswerWriter(place, model.classes, model.unknown))
+        writer = stack.enter_context(AnswerWriter(place, model.classes, model.unknown, model.group_names))
         for names, paths, prediction in blocks:
             writer.write(names, prediction)
             tally.add(prediction)
@@ -140,10 +145,10 @@ def _in_words(model: AdaptedModel, answers: Prediction, row: int) -> str:
     nearest, sure = model.classes[answers.nearest[row]], f"confidence {answers.confidence[row]:.2f}"
     if answers.known[row]:
         return f"{nearest}, {sure}"
-    group = ""
-    if answers.group[row] >= 0:
-        group = f"; group {answers.group[row]}, group confidence {answers.group_confidence[row]:.2f}"
-    return f"{model.unknown}, {sure}{group}; nearest class {nearest}"
+    group = int(answers.group[row])
+    called = model.group_names.get(group, model.unknown)
+    placed = f"; group {group}, group confidence {answers.group_confidence[row]:.2f}" if group >= 0 else ""
+    return f"{called}, {sure}{placed}; nearest class {nearest}"
 
 
 def _embedding_blocks(model: AdaptedModel, new: Path) -> Iterator[tuple[list[str] | None, list[Path], Prediction]]:
@@ -151,7 +156,8 @@ def _embedding_blocks(model: AdaptedModel, new: Path) -> Iterator[tuple[list[str
     from uniot.data.embedding_files import read_embeddings
 
     embeddings = read_embeddings(new)
-    yield embeddings.ids, [], model.predict(inputs_of(embeddings.x, model))
+    samples = embeddings.ids or [str(row) for row in range(len(embeddings.x))]
+    yield embeddings.ids, [], model.predict(inputs_of(embeddings.x, model), samples)
 
 
 def _image_blocks(

@@ -10,6 +10,7 @@ import typer
 from uniot.cli.checks import check_folder, check_writable
 from uniot.cli.preference import Preferred, PrivatePrior
 from uniot.cli.progress import working
+from uniot.cli.run_files import warn_of_outdated_names
 from uniot.cli.screen import console
 from uniot.words import counted, plural
 
@@ -27,6 +28,8 @@ def report(
 ) -> None:
     """Write one HTML file that shows what a run found; it needs no network.
 
+    Names given to groups on the page of `uniot label` are used here too.
+
     --private-prior and --prefer show the answers by another threshold; the run stays as it is.
 
     Example: `uniot report run/ --figures figures/`
@@ -39,6 +42,7 @@ def report(
         check_folder(figures)
     with working("Drawing the report"):
         written = write_report(run, out, figures, private_prior, None if prefer is None else prefer.value)
+    warn_of_outdated_names(run, written.model)
     screen = console()
     screen.print(written.sentence)
     if written.figures:
