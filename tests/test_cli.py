@@ -452,6 +452,7 @@ def test_a_second_process_is_kept_out(adapt: Callable, tmp_path: Path) -> None:
     assert "another uniot process is writing" in answer.stderr
 
 
+@pytest.mark.usefixtures("interruptible")
 @pytest.mark.slow
 def test_ctrl_c_saves_and_the_same_command_ends_like_an_undisturbed_run(
     uniot: Callable, files: Path, tmp_path: Path

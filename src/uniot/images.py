@@ -178,7 +178,8 @@ def predict_images(
     for block in blocks:
         answers = Prediction.none()
         if block.files:
-            answers = model.predict(_inputs(block.values, model.reader, model.settings))
+            inputs = _inputs(block.values, model.reader, model.settings)
+            answers = model.predict(inputs, [file.name for file in block.files])
         yield AnsweredBlock(block.files, answers, block.skipped)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -9,9 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from uniot.annotations import Annotations
 from uniot.discovery import LabelledFeatures, PrivateGroups, absence
 from uniot.embeddings.image_reader import ImageReader
-from uniot.errors import DataError
+from uniot.errors import DataError, NumericalError
 from uniot.methods import Decision, Method, UniOTMethod
 from uniot.network_features import features_of_inputs, unit_rows
 from uniot.prediction import Prediction
@@ -44,6 +46,7 @@ class AdaptedModel:
         target_shares: largest share of each target sample by the rule, (n,); None if `target` was decided by the rule
             alone, so that its confidence holds the same.
         reliability: estimated accuracy on the target, and warnings; None for a run of an earlier version.
+        annotations: what people decided about the target, which the answers follow; None if nobody did.
     """
 
     method: Method
@@ -62,11 +65,13 @@ class AdaptedModel:
     threshold: Threshold | None = None
     target_shares: np.ndarray | None = None
     reliability: Reliability | None = None
+    annotations: Annotations | None = None
 
     def with_preference(self, private_prior: float | None = None, prefer: str | None = None) -> AdaptedModel:
         """Return the same model with another threshold, without adapting again; itself if no preference is given.
 
-        The private groups stay; a target sample that becomes unknown joins the nearest one.
+        The private groups stay; a target sample that becomes unknown joins the nearest one. Annotations are applied
+        after a preference: what people decided does not depend on a threshold.
 
         Args:
             private_prior: fraction of the fitted target that is to be unknown, from 0 to 1.
@@ -111,6 +116,23 @@ class AdaptedModel:
             target_shares=shares,
         )
 
+    def with_annotations(self, annotations: Annotations) -> AdaptedModel:
+        """Return the same model, whose answers follow what people decided about the target."""
+        target = annotations.for_target(self.target, self.target_features)
+        return replace(
+            self,
+            absence=absence(target, len(self.classes)),
+            target=target,
+            # The shares by the rule must outlast the corrected answers.
+            target_shares=self.rule_shares,
+            annotations=annotations,
+        )
+
+    @property
+    def group_names(self) -> Mapping[int, str]:
+        """What people call private groups; none without annotations."""
+        return {} if self.annotations is None else self.annotations.group_names
+
     @property
     def rule_shares(self) -> np.ndarray:
         """Largest share of each target sample by the rule, whatever the preference, (n,)."""
@@ -124,24 +146,43 @@ class AdaptedModel:
         return rejected_fraction(self.target_shares)
 
     def decide(self, adapted: Tensor) -> Decision:
-        """What the rule says of adapted features, by the threshold of the preference if there is one."""
-        return self.method.decide(adapted).by_threshold(self.threshold)
+        """What the rule says of adapted features, by the threshold of the preference if there is one.
 
-    def predict(self, inputs: Tensor) -> Prediction:
-        """Answers for samples, fitted or new, each on its own. An unknown one gets the nearest private group."""
+        Raises:
+            NumericalError: it says nothing, as the features or the rule have left the range of numbers.
+        """
+        decision = self.method.decide(adapted).by_threshold(self.threshold)
+        lost = torch.isnan(decision.shares).any(dim=1)
+        if lost.any():
+            raise NumericalError(
+                f"the model gives no numbers for {int(lost.sum())} of {len(lost)} samples. Its weights are damaged or "
+                "too large; make the run again, with a lower learning_rate if it was trained."
+            )
+        return decision
+
+    def predict(self, inputs: Tensor, samples: Sequence[str] | None = None) -> Prediction:
+        """Answers for samples, fitted or new, each on its own. An unknown one gets the nearest private group.
+
+        Args:
+            inputs: (n, …).
+            samples: their names, by which those that people decided about are found; None if they have none.
+        """
         adapted = self._adapted(inputs)
         decision, features = self.decide(adapted), unit_rows(adapted)
         known = decision.known.numpy()
         group = np.full(len(known), -1, dtype=np.int64)
         if self.groups.n_groups:
             group[~known] = self.groups.nearest(features[~known])
-        return Prediction(
+        answers = Prediction(
             nearest=decision.nearest.numpy(),
             known=known,
             confidence=decision.confidence.numpy(),
             group=group,
             group_confidence=self.groups.confidence(features, group),
         )
+        if self.annotations is None:
+            return answers
+        return self.annotations.for_new(answers, features, self.target_features, samples)
 
     def features(self, inputs: Tensor) -> np.ndarray:
         """Adapted features of unit norm, (n, feature_size)."""
@@ -175,5 +216,5 @@ class AdaptedModel:
         return solved
 
     def labels(self, prediction: Prediction) -> np.ndarray:
-        """Class names, and the unknown label."""
-        return prediction.labels(self.classes, self.unknown)
+        """Class names, names of groups, and the unknown label."""
+        return prediction.labels(self.classes, self.unknown, self.group_names)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -39,8 +40,12 @@ class Prediction:
     def __len__(self) -> int:
         return len(self.nearest)
 
-    def labels(self, classes: np.ndarray, unknown: object) -> np.ndarray:
-        """Class names where known, `unknown` elsewhere, as an array that can hold both."""
+    def labels(self, classes: np.ndarray, unknown: object, group_names: Mapping[int, str] | None = None) -> np.ndarray:
+        """Class names where known, elsewhere the name of the group or `unknown`, as an array that can hold all."""
+        if group_names:
+            called = {group: group_names.get(group, str(unknown)) for group in np.unique(self.group).tolist()}
+            of_group = np.array([called[group] for group in self.group.tolist()], dtype=str)
+            return np.asarray(np.where(self.known, classes.astype(str)[self.nearest], of_group))
         named: np.ndarray = classes[self.nearest]
         if not self.known.all() and isinstance(unknown, str) and named.dtype.kind == "U":
             named = named.astype(np.result_type(named.dtype, np.array(unknown).dtype))

@@ -7,7 +7,7 @@ import os
 import re
 import shutil
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from itertools import count
 from pathlib import Path, PurePath
@@ -17,6 +17,7 @@ import numpy as np
 from uniot.errors import DataError, RunFolderError
 from uniot.prediction import Prediction
 from uniot.run_folder import replacing
+from uniot.untrusted import open_regular
 
 _UNSAFE = re.compile(r'[<>:"/\\|?*\x00-\x1f\x7f\ud800-\udfff]')
 _OF_UNKNOWN = re.compile(r"unknown(-group-\d+)?", re.IGNORECASE)
@@ -28,6 +29,8 @@ _STEM_BYTES, _SUFFIX_BYTES = 180, 20
 class SortedCopies:
     """Copies images, a few at a time, into `out/<class>/`, `out/unknown-group-03/` or, without a group, `out/unknown/`.
 
+    A group that has a name gets a folder of that name.
+
     Copies are called like the files, without their folders; where two would be called the same, the second gets a
     number. No file in `out` is ever changed: an identical copy is left, another file of the name keeps it. So the
     same again copies only what is missing.
@@ -36,16 +39,27 @@ class SortedCopies:
         out: made when the first image is copied.
         classes: source classes, text or integers, (c,).
         source: the folder whose images are all taken, so that nothing is written into it; None if there is none.
+        group_names: what people call groups.
 
     Attributes:
         had_files: whether `out` held something before.
     """
 
-    def __init__(self, out: Path, classes: np.ndarray, *, source: Path | None = None) -> None:
+    def __init__(
+        self,
+        out: Path,
+        classes: np.ndarray,
+        *,
+        source: Path | None = None,
+        group_names: Mapping[int, str] | None = None,
+    ) -> None:
         _check_place(out, out, source)
         self.had_files = out.is_dir() and any(not path.name.startswith(".") for path in out.iterdir())
         self._out, self._source = out, source
-        self._class_folders = _folder_names([str(name) for name in classes])
+        groups = group_names or {}
+        names = _folder_names([*map(str, classes.tolist()), *groups.values()])
+        self._class_folders = names[: len(classes)]
+        self._group_folders = dict(zip(groups, names[len(classes) :], strict=True))
         self._checked: set[Path] = set()
         # The number that the next file of this name tries first; a name that is not here is free.
         self._next: dict[Path, int] = {}
@@ -75,7 +89,8 @@ class SortedCopies:
     def _folder_name(self, prediction: Prediction, row: int) -> str:
         if prediction.known[row]:
             return self._class_folders[int(prediction.nearest[row])]
-        return f"unknown-group-{prediction.group[row]:02d}" if prediction.group[row] >= 0 else "unknown"
+        group = int(prediction.group[row])
+        return self._group_folders.get(group, f"unknown-group-{group:02d}" if group >= 0 else "unknown")
 
     def _place(self, path: Path, name: str, folder: Path) -> None:
         if folder not in self._checked:
@@ -140,7 +155,7 @@ def _check_place(folder: Path, out: Path, source: Path | None) -> None:
 def _is_at(path: Path, copy: Path) -> bool:
     """Whether `copy` holds what `path` does, after copying it if the place is free."""
     try:
-        file = path.open("rb")
+        file = open_regular(path)
     except OSError as error:
         raise DataError(
             f"{path} cannot be read ({error.strerror}). Bring it back, or run the command again without it."

@@ -17,12 +17,12 @@ import numpy as np
 import pytest
 
 from uniot import UniOT
+from uniot.annotations.places import class_place
 from uniot.data.toy import make_toy_domains
 from uniot.errors import RunFolderError
 from uniot.labelling import read_names
 from uniot.labelling.actions import NameGroup
 from uniot.labelling.desk import Desk
-from uniot.labelling.places import class_place
 from uniot.labelling.store import FILE, Store, only_one_page
 from uniot.labelling.target import Target
 from uniot.model_files import save_model
@@ -50,6 +50,7 @@ def name_group(run: Path, group: int, name: str) -> None:
     store.close()
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_the_page_is_served_until_it_is_interrupted(uniot, run):
     command = [sys.executable, "-m", "uniot", "label", str(run)]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 import typer
 
 from uniot.cli.preference import Preferred, PrivatePrior
+from uniot.cli.run_files import warn_of_outdated_names
 from uniot.cli.screen import Tally, reading_progress, skipped_line
 from uniot.errors import DataError
 
@@ -41,6 +42,8 @@ def predict(
 ) -> None:
     """Label new samples with a finished run, each on its own.
 
+    Names given to groups on the page of `uniot label` are used here too.
+
     --private-prior and --prefer move the threshold between known and unknown, and nothing is adapted again; the
     fraction is that of the fitted target.
 
@@ -50,14 +53,15 @@ def predict(
     from uniot.data.image_files import is_image
     from uniot.embeddings.store import EmbeddingStore
     from uniot.images import Reading
-    from uniot.model_files import load_model
+    from uniot.model_files import load_annotated
     from uniot.run_contents import preference_line
     from uniot.sorted_copies import SortedCopies
 
     files = _image_files(new)
     if copy_to is not None and files is None:
         raise DataError(f"--copy-to needs images, and {new[0]} is a file of embeddings.")
-    model = load_model(run).with_preference(private_prior, None if prefer is None else prefer.value)
+    model = load_annotated(run, private_prior, None if prefer is None else prefer.value)
+    warn_of_outdated_names(run, model)
     preference = preference_line(model)
     if out is None and copy_to is None and files is not None and all(map(is_image, new)):
         # One photograph is as soon computed as looked up.
@@ -67,7 +71,8 @@ def predict(
         return
     copies = None
     if copy_to is not None:
-        copies = SortedCopies(copy_to, model.classes, source=new[0] if new[0].is_dir() else None)
+        source = new[0] if new[0].is_dir() else None
+        copies = SortedCopies(copy_to, model.classes, source=source, group_names=model.group_names)
     tally = Tally()
     skipped: list[Skipped] = []
     with ExitStack() as stack:
@@ -77,7 +82,7 @@ def predict(
             reading = Reading(EmbeddingStore(store), strict, workers, stack.enter_context(reading_progress()))
             blocks = _image_blocks(model, files, reading, skipped)
         place: Path | TextIO = sys.stdout if out is None else out
-        writer = stack.enter_context(AnswerWriter(place, model.classes, model.unknown))
+        writer = stack.enter_context(AnswerWriter(place, model.classes, model.unknown, model.group_names))
         for names, paths, prediction in blocks:
             writer.write(names, prediction)
             tally.add(prediction)
@@ -120,8 +125,9 @@ def _in_words(model: AdaptedModel, answers: Prediction, row: int) -> str:
     said = f"{nearest}, confidence {answers.confidence[row]:.2f}, known from 0.5 on"
     if answers.known[row]:
         return said
-    group = f", group {answers.group[row]}" if answers.group[row] >= 0 else ""
-    return f"{model.unknown}{group}; nearest {said}"
+    group = int(answers.group[row])
+    called = model.group_names.get(group, model.unknown)
+    return f"{called}{f', group {group}' if group >= 0 else ''}; nearest {said}"
 
 
 def _embedding_blocks(model: AdaptedModel, new: Path) -> Iterator[tuple[list[str] | None, list[Path], Prediction]]:
@@ -129,7 +135,8 @@ def _embedding_blocks(model: AdaptedModel, new: Path) -> Iterator[tuple[list[str
     from uniot.data.embedding_files import read_embeddings
 
     embeddings = read_embeddings(new)
-    yield embeddings.ids, [], model.predict(inputs_of(embeddings.x, model))
+    samples = embeddings.ids or [str(row) for row in range(len(embeddings.x))]
+    yield embeddings.ids, [], model.predict(inputs_of(embeddings.x, model), samples)
 
 
 def _image_blocks(

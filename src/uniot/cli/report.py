@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from uniot.cli.preference import Preferred, PrivatePrior
+from uniot.cli.run_files import warn_of_outdated_names
 from uniot.cli.screen import console
 
 
@@ -24,6 +25,8 @@ def report(
 ) -> None:
     """Write one HTML file that shows what a run found; it needs no network.
 
+    Names given to groups on the page of `uniot label` are used here too.
+
     --private-prior and --prefer show the answers by another threshold; the run stays as it is.
 
     Example: `uniot report run/ --figures figures/`
@@ -34,6 +37,7 @@ def report(
 
     with Console(stderr=True).status("drawing"):
         written = write_report(run, out, figures, private_prior, None if prefer is None else prefer.value)
+    warn_of_outdated_names(run, written.model)
     screen = console()
     screen.print(written.sentence)
     if written.figures:

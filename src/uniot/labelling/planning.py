@@ -7,12 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from uniot.annotations.places import DISCARDED, as_text, class_index, class_place, from_text, is_class, is_group
 from uniot.errors import DataError
-from uniot.labelling.actions import Edit, MergeGroup, MoveSamples, NameGroup, PutBackSamples, SplitGroup
+from uniot.labelling.actions import Edit, LabelSample, MergeGroup, MoveSamples, NameGroup, PutBackSamples, SplitGroup
 from uniot.labelling.geometry import Geometry
+from uniot.labelling.importing import Given
 from uniot.labelling.names import clean_name
-from uniot.labelling.places import DISCARDED, as_text, class_index, from_text, is_class, is_group
-from uniot.labelling.state import Change, Labels, merge, move, put_back, rename, split
+from uniot.labelling.spreading import Spreader
+from uniot.labelling.state import Change, Labels, Renaming, merge, move, put, put_back, rename, split
 from uniot.labelling.target import Target
 
 
@@ -38,10 +40,11 @@ class Planner:
         target: what there is to label.
         labels: the present state, which somebody else changes.
         geometry: what looks alike in it.
+        spreader: where samples follow a labelled one.
     """
 
-    def __init__(self, target: Target, labels: Labels, geometry: Geometry) -> None:
-        self._target, self._labels, self._geometry = target, labels, geometry
+    def __init__(self, target: Target, labels: Labels, geometry: Geometry, spreader: Spreader) -> None:
+        self._target, self._labels, self._geometry, self._spreader = target, labels, geometry, spreader
 
     def plan(self, action: Edit) -> Plan:
         """What an action leads to; DataError where it cannot be done."""
@@ -51,6 +54,8 @@ class Planner:
             return self._merge(self._group(action.group), self.existing_place(action.to))
         if isinstance(action, SplitGroup):
             return self._split(self._group(action.group))
+        if isinstance(action, LabelSample):
+            return self._label(int(self._rows([action.row])[0]), clean_name(action.label))
         rows = self._rows(action.rows)
         if isinstance(action, PutBackSamples):
             change = put_back(self._labels, rows, self._target.start)
@@ -66,8 +71,36 @@ class Planner:
             return {action.group}
         if isinstance(action, MergeGroup):
             return {action.group, *_group_in(action.to)}
+        if isinstance(action, LabelSample):
+            return set(self._labels.place[self._rows([action.row])].tolist())
         left = set(self._labels.place[self._rows(action.rows)].tolist())
         return left | (_group_in(action.to) if isinstance(action, MoveSamples) else set())
+
+    def imported(self, given: Given) -> Plan:
+        """What labels made elsewhere lead to.
+
+        A label that is the name of a class or group means that one. Another becomes a group: one without a name of
+        which every sample has the label, or else a new one.
+        """
+        after, by_hand = self._labels.place.copy(), self._labels.by_hand.copy()
+        names: list[Renaming] = []
+        following = self._labels.next_group
+        rows_of: dict[str | None, list[int]] = {}
+        for row, label in given.labels.items():
+            rows_of.setdefault(label, []).append(row)
+        for label, rows in rows_of.items():
+            self._check_name(label or "")
+            place = DISCARDED if label is None else self._place_called(label)
+            if place is None and label is not None:
+                place = self._whole_group(rows)
+                if place is None:
+                    place, following = following, following + 1
+                names.append(Renaming(place, self._labels.names.get(place, ""), label))
+            moved = np.array(rows)[after[rows] != place]
+            after[moved], by_hand[moved] = place, True
+        change = put(self._labels, np.arange(len(after)), after, by_hand, names)
+        n_labels = len(rows_of) - (None in rows_of)
+        return Plan(change, f"{_images(len(given.labels))} imported with {n_labels} label{'s' * (n_labels != 1)}")
 
     def title(self, place: int) -> str:
         """What a place is called in a sentence."""
@@ -89,8 +122,7 @@ class Planner:
         return place
 
     def _name(self, group: int, name: str) -> Plan:
-        if name and self._target.is_unknown(name):
-            raise DataError(f"“{name}” is what this run calls images of no class at all. Choose another name.")
+        self._check_name(name)
         change = rename(self._labels, group, name)
         if not name:
             return Plan(change, f"the name of group {group} removed")
@@ -101,6 +133,45 @@ class Planner:
         elif shared:
             text += f", like group {shared[0]}: both are one class"
         return Plan(change, text)
+
+    def _label(self, row: int, name: str) -> Plan:
+        self._check_name(name)
+        if not name:
+            raise DataError("the label is empty. Type what the image shows, or discard it.")
+        place, names = self._place_called(name), []
+        if place is None:
+            place = self._labels.next_group
+            names = [Renaming(place, "", name)]
+        after = self._spreader.places_after(row, place)
+        by_hand = self._labels.by_hand.copy()
+        by_hand[row] = True
+        n_others = int((after != self._labels.place).sum()) - int(self._labels.place[row] != place)
+        others = f"; {n_others} other{'s' * (n_others != 1)} moved with it" if n_others else ""
+        return Plan(
+            put(self._labels, np.arange(len(after)), after, by_hand, names), f"1 image labelled “{name}”{others}"
+        )
+
+    def _check_name(self, name: str) -> None:
+        if name and self._target.is_unknown(name):
+            raise DataError(f"“{name}” is what this run calls images of no class at all. Choose another name.")
+
+    def _place_called(self, name: str) -> int | None:
+        """The class or the first group of a name; None if nothing is called so."""
+        known = self._target.class_named(name)
+        if known is not None:
+            return class_place(known)
+        return min((group for group, called in self._labels.names.items() if called == name), default=None)
+
+    def _whole_group(self, rows: Sequence[int]) -> int | None:
+        """The largest group without a name that has no other samples than these; None if there is none."""
+        groups, counts = np.unique(self._labels.place[list(rows)], return_counts=True)
+        sizes = self._labels.sizes()
+        whole = [
+            (count, -group)
+            for group, count in zip(groups.tolist(), counts.tolist(), strict=True)
+            if is_group(group) and group not in self._labels.names and sizes[group] == count
+        ]
+        return -max(whole)[1] if whole else None
 
     def _merge(self, group: int, to: int) -> Plan:
         if group == to:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from uniot.annotations.places import DISCARDED, as_text, class_place, is_class, is_group
 from uniot.labelling.desk import Desk, Step
 from uniot.labelling.geometry import Order
-from uniot.labelling.places import DISCARDED, as_text, class_place, is_class, is_group
 
 PAGE_SIZE = 60
 
@@ -42,6 +42,7 @@ def overview(desk: Desk) -> dict[str, Any]:
                 "images_decided": n_decided,
                 "images": n_decided + n_open,
             },
+            "problem": desk.problem,
             "undo": _step(desk.to_undo),
             "redo": _step(desk.to_redo),
         }
@@ -64,6 +65,16 @@ def gallery(desk: Desk, text: str, page: int, order: Order) -> dict[str, Any]:
             "first": page * PAGE_SIZE,
             "samples": [_sample(desk, row) for row in rows[page * PAGE_SIZE : (page + 1) * PAGE_SIZE].tolist()],
             "similar": [{"place": as_text(other), "cosine": round(cosine, 3)} for other, cosine in similar],
+        }
+
+
+def queue(desk: Desk, count: int) -> dict[str, Any]:
+    """The samples to label next, with how many others each is expected to settle and what each may be."""
+    with desk.at_rest():
+        following = desk.spreader.queue(count)
+        return {
+            "revision": desk.revision,
+            "samples": [_sample(desk, one.row) | {"settles": round(one.settles)} for one in following],
         }
 
 

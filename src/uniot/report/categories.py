@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from uniot.data.text import as_utf8
 from uniot.model import AdaptedModel
 
 
@@ -53,10 +54,13 @@ def _classes(model: AdaptedModel, names: Sequence[str]) -> Iterator[Category]:
 def _groups(model: AdaptedModel) -> Iterator[Category]:
     answers = model.target
     for index, members in _split(answers.group, ~answers.known):
+        centre = model.target_features[members].mean(axis=0)
         if index >= 0:
-            key, name, centre = f"group-{index:03d}", f"Group {index}", model.groups.centres[index]
+            key, name = f"group-{index:03d}", as_utf8(model.group_names.get(index, f"Group {index}"))
+            if model.annotations is None:
+                centre = model.groups.centres[index]
         else:
-            key, name, centre = "ungrouped", "Unknown, not grouped", model.target_features[members].mean(axis=0)
+            key, name = "ungrouped", "Unknown, not grouped"
         yield _category(key, name, False, index, members, answers.group_confidence, centre)
 
 

@@ -67,6 +67,11 @@ class Summary:
 def summarise(run: FinishedRun) -> Summary:
     """Counts what was found."""
     answers, sizes, absence = run.answers, run.class_sizes, run.model.absence
+    n_groups, interval = run.model.groups.n_groups, run.model.groups.number.interval
+    if run.model.annotations is not None:
+        # People have merged and split groups: there are as many as they left.
+        n_groups = len([category for category in run.categories if not category.known and category.index >= 0])
+        interval = (n_groups, n_groups)
     return Summary(
         n_target=len(answers),
         n_known=int(answers.known.sum()),
@@ -74,8 +79,8 @@ def summarise(run: FinishedRun) -> Summary:
         n_found=int((sizes > 0).sum()),
         n_missing=int((sizes == 0).sum()),
         n_unlikely=int(((sizes > 0) & (absence > _ABSENT)).sum()),
-        n_groups=run.model.groups.n_groups,
-        interval=run.model.groups.number.interval,
+        n_groups=n_groups,
+        interval=interval,
         n_close=int((np.abs(answers.confidence - 0.5) < _CLOSE).sum()),
     )
 

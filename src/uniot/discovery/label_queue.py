@@ -1,0 +1,58 @@
+"""Which samples to label first: the most uncertain and most representative, one per neighbourhood."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from uniot.discovery.label_spreading import Neighbourhoods
+
+
+class Queued(NamedTuple):
+    """A sample worth labelling.
+
+    Attributes:
+        row: of the target.
+        settles: number of other samples whose label it is expected to settle.
+    """
+
+    row: int
+    settles: float
+
+
+def label_queue(
+    neighbourhoods: Neighbourhoods,
+    uncertain: np.ndarray,
+    done: np.ndarray,
+    count: int,
+    skipped: np.ndarray | None = None,
+) -> list[Queued]:
+    """Return samples in the order in which labelling them settles most, the first first.
+
+    Greedy facility location: a sample gains by as much as it is uncertain and not covered by a sample that is labelled
+    or earlier in the queue. So the second of two similar samples comes late.
+
+    Args:
+        neighbourhoods: which samples are near each other.
+        uncertain: how open the label of each sample in the graph is, from 0 to 1, (m,).
+        done: indices into the graph of samples that a person labelled; they cover their neighbourhoods.
+        count: length of the queue, at most.
+        skipped: indices of samples that are not asked for, and cover nothing.
+
+    References: Wei et al., Submodularity in Data Subset Selection and Active Learning, ICML 2015.
+    """
+    coverage = neighbourhoods.coverage
+    covered = coverage[:, done].max(axis=1) if len(done) else np.zeros(len(coverage), dtype=coverage.dtype)
+    barred = np.concatenate([done, np.zeros(0, dtype=np.int64) if skipped is None else skipped]).astype(np.int64)
+    weights = uncertain.astype(coverage.dtype)
+    queue: list[Queued] = []
+    for _ in range(min(count, len(coverage) - len(np.unique(barred)))):
+        gains = weights @ np.maximum(coverage - covered[:, None], 0)
+        gains[barred] = -1
+        best = int(gains.argmax())
+        own = float(weights[best] * (1 - covered[best]))
+        queue.append(Queued(int(neighbourhoods.rows[best]), max(0.0, float(gains[best]) - own) * neighbourhoods.scale))
+        covered = np.maximum(covered, coverage[:, best])
+        barred = np.append(barred, best)
+    return queue
