@@ -30,9 +30,9 @@
     const lines = [["path", "label", "group", "confidence"]];
     const rows = [...selected].map((point) => data.points[point][0]).sort((one, other) => one - other);
     for (const row of rows) {
-      const [name, confidence, , nearest, category] = data.samples[row];
-      const [, , known, index] = data.categories[category];
-      lines.push([name, known ? data.classes[nearest] : data.unknown, known || index < 0 ? "" : index, confidence.toFixed(6)]);
+      const [name, confidence, , , category] = data.samples[row];
+      const [, , known, index, label] = data.categories[category];
+      lines.push([name, label, known || index < 0 ? "" : index, confidence.toFixed(6)]);
     }
     return lines.map((line) => `${line.map(field).join(",")}\r\n`).join("");
   }
