@@ -2,9 +2,10 @@ from __future__ import annotations
 
 import io
 import os
+import signal
 import sys
-from collections.abc import Callable
-from contextlib import redirect_stderr, redirect_stdout
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import NamedTuple
 from unittest import mock
@@ -101,3 +102,33 @@ def make_folders(top: Path, each: int) -> tuple[Path, Path]:
             for number in range(each):
                 draw(kind, number, dark=name == "unlabelled").save(folder / f"{number:02d} é.png")
     return top / "labelled", top / "unlabelled"
+
+
+@pytest.fixture
+def little_memory() -> Callable[[], AbstractContextManager[None]]:
+    """Within the block this process may take half a gigabyte more than it has, if the system can count it."""
+
+    @contextmanager
+    def limited(room: int = 1 << 29) -> Iterator[None]:
+        if sys.platform != "linux":
+            yield
+            return
+        import resource
+
+        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
+        before = resource.getrlimit(resource.RLIMIT_AS)
+        resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + room, before[1]))
+        try:
+            yield
+        finally:
+            resource.setrlimit(resource.RLIMIT_AS, before)
+
+    return limited
+
+
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Ctrl-C reaches this test and the processes that it starts, even if the suite was started with it ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)

@@ -333,6 +333,7 @@ def test_evaluate_reads_the_truth_in_several_forms(
     answer = uniot("evaluate", run, "--labels", truth)
     assert answer.code == 0, answer.stderr
     metrics = json.loads((run / "metrics.json").read_text())
+    assert sum(sum(given.values()) for given in metrics["confusion"].values()) == metrics["counts"]["rows"]
     assert metrics["h_score"] > 0.8
     assert "h_score" in answer.stdout
     (run / "metrics.json").unlink()
@@ -451,6 +452,7 @@ def test_a_second_process_is_kept_out(adapt: Callable, tmp_path: Path) -> None:
     assert "another uniot process is writing" in answer.stderr
 
 
+@pytest.mark.usefixtures("interruptible")
 @pytest.mark.slow
 def test_ctrl_c_saves_and_the_same_command_ends_like_an_undisturbed_run(
     uniot: Callable, files: Path, tmp_path: Path

@@ -321,6 +321,7 @@ def test_what_cannot_be_done_is_told_in_a_sentence(uniot, place, arguments, word
     assert not (place / "refused").exists()
 
 
+@pytest.mark.usefixtures("interruptible")
 @pytest.mark.slow
 def test_ctrl_c_while_images_are_read_is_told_and_what_was_computed_is_kept(place, tmp_path):
     image = next((place / "labelled" / "circle").iterdir()).read_bytes()

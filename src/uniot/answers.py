@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from uniot.data.text import as_utf8
 from uniot.errors import DataError, RunFolderError
 from uniot.prediction import Prediction
 from uniot.run_folder import replacing
+from uniot.untrusted import open_regular
 
 COLUMNS = ("path", "label", "known", "confidence", "nearest_class", "group", "group_confidence")
 
@@ -227,7 +229,7 @@ def read_answers(path: Path) -> Answers:
 
 
 def _csv_columns(path: Path) -> dict[str, list[Any]]:
-    with path.open(encoding="utf-8-sig", newline="") as file:
+    with io.TextIOWrapper(open_regular(path), encoding="utf-8-sig", newline="") as file:
         lines = csv.reader(file)
         header = next(lines, [])
         _check_columns(header)
@@ -244,7 +246,7 @@ def _csv_columns(path: Path) -> dict[str, list[Any]]:
 def _parquet_columns(path: Path) -> dict[str, list[Any]]:
     pyarrow, parquet = import_pyarrow()
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             table = parquet.read_table(file)
     except pyarrow.ArrowException as error:
         raise ValueError(str(error)) from None

@@ -13,7 +13,7 @@ from torch import Tensor
 from uniot.annotations import Annotations
 from uniot.discovery import LabelledFeatures, PrivateGroups, absence
 from uniot.embeddings.image_reader import ImageReader
-from uniot.errors import DataError
+from uniot.errors import DataError, NumericalError
 from uniot.methods import Decision, Method, UniOTMethod
 from uniot.network_features import features_of_inputs, unit_rows
 from uniot.prediction import Prediction
@@ -146,8 +146,19 @@ class AdaptedModel:
         return rejected_fraction(self.target_shares)
 
     def decide(self, adapted: Tensor) -> Decision:
-        """What the rule says of adapted features, by the threshold of the preference if there is one."""
-        return self.method.decide(adapted).by_threshold(self.threshold)
+        """What the rule says of adapted features, by the threshold of the preference if there is one.
+
+        Raises:
+            NumericalError: it says nothing, as the features or the rule have left the range of numbers.
+        """
+        decision = self.method.decide(adapted).by_threshold(self.threshold)
+        lost = torch.isnan(decision.shares).any(dim=1)
+        if lost.any():
+            raise NumericalError(
+                f"the model gives no numbers for {int(lost.sum())} of {len(lost)} samples. Its weights are damaged or "
+                "too large; make the run again, with a lower learning_rate if it was trained."
+            )
+        return decision
 
     def predict(self, inputs: Tensor, samples: Sequence[str] | None = None) -> Prediction:
         """Answers for samples, fitted or new, each on its own. An unknown one gets the nearest private group.

@@ -17,6 +17,7 @@ import numpy as np
 from uniot.errors import DataError, RunFolderError
 from uniot.prediction import Prediction
 from uniot.run_folder import replacing
+from uniot.untrusted import open_regular
 
 _UNSAFE = re.compile(r'[<>:"/\\|?*\x00-\x1f\x7f\ud800-\udfff]')
 _OF_UNKNOWN = re.compile(r"unknown(-group-\d+)?", re.IGNORECASE)
@@ -154,7 +155,7 @@ def _check_place(folder: Path, out: Path, source: Path | None) -> None:
 def _is_at(path: Path, copy: Path) -> bool:
     """Whether `copy` holds what `path` does, after copying it if the place is free."""
     try:
-        file = path.open("rb")
+        file = open_regular(path)
     except OSError as error:
         raise DataError(
             f"{path} cannot be read ({error.strerror}). Bring it back, or run the command again without it."

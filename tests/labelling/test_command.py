@@ -50,6 +50,7 @@ def name_group(run: Path, group: int, name: str) -> None:
     store.close()
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_the_page_is_served_until_it_is_interrupted(uniot, run):
     command = [sys.executable, "-m", "uniot", "label", str(run)]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}

@@ -19,6 +19,10 @@ from uniot.settings import Settings
 from uniot.training import History
 from uniot.transport import unbalanced_potential
 
+pytest.register_assert_rewrite("report.controls", "report.looking")
+
+from report.real_runs import RealReports  # noqa: E402  # isort: skip
+
 METRICS = {
     "h_score": 0.75,
     "h3_score_honest": 0.7,
@@ -26,6 +30,7 @@ METRICS = {
     "nmi_honest": None,
     "nmi_oracle": 0.9,
     "per_class_recall": {"ant": 1.0, "unknown": 0.5},
+    "confusion": {"ant": {"ant": 9, "unknown": 1}, "elk": {"unknown": 4, "bee": 3}},
     "notes": ["nmi_honest has no value: no groups were given."],
 }
 
@@ -143,6 +148,11 @@ def saved_run_fixture():
 @pytest.fixture(name="without_target", scope="session")
 def without_target_fixture():
     return without_target
+
+
+@pytest.fixture(scope="session")
+def real_reports(tmp_path_factory, uniot, shape_folders) -> RealReports:
+    return RealReports(tmp_path_factory.mktemp("reports"), uniot, shape_folders)
 
 
 @pytest.fixture(scope="session")

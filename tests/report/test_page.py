@@ -106,6 +106,18 @@ def test_the_page_opens_with_the_sentence_and_the_counts(page):
     assert "2 to 4 are plausible" in page.words
 
 
+def test_scores_show_the_recall_of_each_class_and_the_confusion(page, plain):
+    assert "Recall of each class ant 100.0 unknown 50.0" in page.words
+    (table,) = [table for table in page.all("table") if table.attributes.get("class") == "confusion"]
+    assert re.sub(r"\s+", " ", table.text).strip() == "true classantbeeunknown ant 1091 elk * 734"
+    assert page.all("details")[0].text.strip().startswith("All settings")  # neither is folded away
+    assert not [table for table in plain.all("table") if table.attributes.get("class") == "confusion"]
+
+
+def test_each_group_names_the_classes_it_is_nearest_to(page):
+    assert len(re.findall(r"nearest: \w+ -?[\d.]+, \w+ -?[\d.]+, \w+ -?[\d.]+", page.words)) == 2
+
+
 def test_headings_are_in_order(page):
     levels = [int(heading.tag[1]) for heading in page.all("h1", "h2", "h3", "h4")]
     assert levels[0] == 1
@@ -138,14 +150,14 @@ def test_every_picture_and_control_has_words(page):
     for button in page.all("button"):
         assert button.attributes.get("aria-label") or button.text.strip()
     labels = "".join(label.text for label in page.all("label"))
-    assert "Show" in labels
+    assert "Class or group" in labels
     assert "Colour by" in labels
 
 
 def test_the_security_policy_lets_these_scripts_run_and_no_other(page):
     (policy,) = [one.attributes["content"] for one in page.all("meta") if "http-equiv" in one.attributes]
     run = [script.text for script in page.all("script") if "type" not in script.attributes]
-    assert len(run) == 2
+    assert len(run) == 1 + len(list((files("uniot.report") / "templates" / "scripts").iterdir()))
     digests = [base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in run]
     assert re.search(r"script-src (.*?);", policy)[1] == " ".join(f"'sha256-{digest}'" for digest in digests)
     assert "default-src 'none'" in policy
@@ -235,7 +247,7 @@ def test_unusual_targets_have_a_page(made_model, made_run, model, words):
 def test_names_are_text_whatever_is_in_them(made_model, made_run, plain):
     model = made_model(classes=HOSTILE)
     names = [f"{HOSTILE[row % 3]} {row}" for row in range(len(model.target))]
-    scores = {"per_class_recall": {HOSTILE[0]: 1.0}, "notes": [HOSTILE[1]]}
+    scores = {"per_class_recall": {HOSTILE[0]: 1.0}, "notes": [HOSTILE[1]], "confusion": {HOSTILE[1]: {HOSTILE[0]: 1}}}
     run = replace(made_run(model, names=names, metrics=scores), folder=Path(HOSTILE[0].replace("/", "∕")))
     page = page_of(run)
     assert [script.attributes for script in page.all("script")] == [one.attributes for one in plain.all("script")]
@@ -248,10 +260,10 @@ def test_names_are_text_whatever_is_in_them(made_model, made_run, plain):
     assert data["classes"] == HOSTILE
     assert data["samples"]["4"][0] == names[4]
     # Plotly obeys some tags; it is given none.
-    for chart in ("map", "similarity"):
-        text = json.dumps(page.json(**{"data-chart": chart}))
-        assert "script" in text
-        assert "<" not in text
+    text = json.dumps(page.json(**{"data-chart": "similarity"}))
+    assert "script" in text
+    assert "<" not in text
+    assert "<" in page.json(id="data")["places"][0][2]  # the page's own script makes this one harmless
 
 
 def test_names_that_no_encoding_holds_have_a_page(made_model, made_run):

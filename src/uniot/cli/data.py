@@ -119,14 +119,12 @@ def _unreadable(report: SetReport) -> list[tuple[Path, str]]:
 
 
 def _why_unreadable(path: Path) -> str | None:
-    from uniot.data.decoding import UnreadableImage, decode
+    from uniot.data.decoding import UnreadableImage, decode, read_image
 
     try:
-        decode(path.read_bytes())
+        decode(read_image(path))
     except UnreadableImage as error:
         return error.reason
-    except OSError as error:
-        return error.strerror or str(error)
     return None
 
 

@@ -57,13 +57,15 @@ def evaluate(
 def score_run(model: AdaptedModel, truth: object, run: Path, average: Average = Average.CLASS) -> Evaluation:
     """Scores the target of a run and writes metrics.json."""
     from uniot.adaptation import labels_as_classes
+    from uniot.evaluation import confusion
     from uniot.evaluation import evaluate as score
     from uniot.run_folder import write_text
 
     answers = model.target
+    y_true, y_pred = labels_as_classes(truth, model.classes, "the truth"), model.labels(answers)
     evaluation = score(
-        labels_as_classes(truth, model.classes, "the truth"),
-        model.labels(answers),
+        y_true,
+        y_pred,
         source_classes=model.classes,
         unknown=model.unknown,
         average=average.value,
@@ -73,5 +75,7 @@ def score_run(model: AdaptedModel, truth: object, run: Path, average: Average = 
         groups=answers.group,
         seed=model.settings.seed,
     )
-    write_text(run / "metrics.json", json.dumps(evaluation.to_dict(), indent=2) + "\n")
+    counts = confusion(y_true, y_pred, source_classes=model.classes, unknown=model.unknown)
+    metrics = evaluation.to_dict() | {"confusion": counts}
+    write_text(run / "metrics.json", json.dumps(metrics, indent=2) + "\n")
     return evaluation

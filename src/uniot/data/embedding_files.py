@@ -148,7 +148,12 @@ def _read(path: Path, *, with_x: bool, table: Path | None = None) -> Parts:
         raise DataError(f"{path} does not exist. Give a file of embeddings: {listed(_READERS)}.")
     if kind not in _READERS:
         raise DataError(f"{path} ends with {kind!r}. Embeddings are read from {listed(_READERS)} files.")
-    parts = _READERS[kind](path, with_x)
+    try:
+        parts = _READERS[kind](path, with_x)
+    except MemoryError as error:
+        raise DataError(
+            f"{path} takes more memory than there is ({error}). Give fewer samples, or an .npy file."
+        ) from None
     beside = path.with_suffix(".csv")
     if table is None and kind == ".npy" and parts.y is None and beside.is_file():
         table = beside

@@ -13,8 +13,9 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 from torch import Tensor
 
-from uniot.data.embedding_parts import KEYS, Parts, roles_of
+from uniot.data.embedding_parts import KEYS, Parts, check_letters, roles_of
 from uniot.errors import DataError
+from uniot.untrusted import parse_json
 
 # safetensors reads no header above 100 MB, and the names live there.
 _HEADER_BYTES = 90_000_000
@@ -77,7 +78,7 @@ def _as_array(tensor: Tensor) -> np.ndarray:
 
 def _json_list(path: Path, key: str, text: str) -> list[Any]:
     try:
-        values = json.loads(text)
+        values = parse_json(text)
     except ValueError as error:
         raise DataError(
             f"{path} has metadata {key!r} that is not JSON ({error}). Write it with `json.dumps`."
@@ -94,4 +95,5 @@ def _class_names(path: Path, y: np.ndarray, classes: list[Any]) -> np.ndarray:
             f"{path} holds the label {wrong[0]} and names {len(classes)} classes. "
             f"Give whole numbers from 0 to {len(classes) - 1} as y."
         )
+    check_letters(path, max(len(y), len(classes)), classes)
     return np.array(classes).take(y)

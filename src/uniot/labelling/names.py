@@ -14,6 +14,7 @@ import numpy as np
 
 from uniot.errors import DataError
 from uniot.run_folder import write_text
+from uniot.untrusted import open_regular
 
 COLUMNS = ("path", "label", "decision", "group")
 MOST_CHARACTERS = 200
@@ -93,7 +94,7 @@ def read_names(path: Path) -> Names:
         DataError: the file is missing or no such table, or a line of it contradicts itself or another.
     """
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
+        with io.TextIOWrapper(open_regular(path), encoding="utf-8-sig", newline="") as file:
             found = dict(_read_lines(path, file))
     except OSError as error:
         raise DataError(

@@ -50,7 +50,7 @@ class Scale:
 SIMILARITY, MASS = Scale("cosine", 0.0), Scale("mass / mean mass of a row", 0.0)
 
 
-def map_chart(drawn: SampleMap, class_names: list[str]) -> Any:
+def map_chart(drawn: SampleMap) -> Any:
     """Points by kind; the custom data of each is its number on the map."""
     palette = np.array([*distinct_colours(len(drawn.categories)), ABSENT_COLOUR])
     scale = 1.0 if len(drawn.rows) <= _FEW_POINTS else 0.75
@@ -72,17 +72,6 @@ def map_chart(drawn: SampleMap, class_names: list[str]) -> Any:
             hoverinfo="none",
             meta=key,
         )
-    places = drawn.places(class_names, _MOST_PLACES)
-    chart.add_scatter(
-        x=[place.x for place in places],
-        y=[place.y for place in places],
-        text=[plain(place.name) for place in places],
-        customdata=[place.absent for place in places],
-        mode="text",
-        textposition="top center",
-        hoverinfo="skip",
-        meta="names",
-    )
     hidden = {"visible": False, "range": [-1.08, 1.08]}
     chart.update_layout(
         xaxis=hidden,
@@ -92,6 +81,12 @@ def map_chart(drawn: SampleMap, class_names: list[str]) -> Any:
         hovermode="closest",
     )
     return chart
+
+
+def map_names(drawn: SampleMap, class_names: list[str]) -> list[tuple[float, float, str, int]]:
+    """Return the names on the map: where what they name lies, the name, and whether it is an absent class."""
+    places = drawn.places(class_names, _MOST_PLACES)
+    return [(round(place.x, 4), round(place.y, 4), shortened(place.name), int(place.absent)) for place in places]
 
 
 def map_kinds(drawn: SampleMap) -> list[dict[str, Any]]:
@@ -213,8 +208,12 @@ def confidence_chart(counts: ConfidenceCounts) -> Any:
 
 def plain(name: str) -> str:
     """A name as plotly shows it: shortened, and free of the tags that plotly would obey."""
-    short = name if len(name) <= _LONGEST_NAME else name[: _LONGEST_NAME - 1] + "…"
-    return short.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return shortened(name).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def shortened(name: str) -> str:
+    """Return a name that leaves room for others."""
+    return name if len(name) <= _LONGEST_NAME else name[: _LONGEST_NAME - 1] + "…"
 
 
 def _empty_chart() -> Any:

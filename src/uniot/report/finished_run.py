@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,6 +18,7 @@ from uniot.model_files import load_annotated
 from uniot.pictures import Pictures
 from uniot.prediction import Prediction
 from uniot.report.categories import Category, find_categories
+from uniot.untrusted import MOST_SETTINGS_BYTES, parse_json, read_bounded
 
 
 @dataclass(frozen=True)
@@ -85,6 +85,14 @@ class FinishedRun:
         return find_categories(self.model, self.class_names)
 
     @cached_property
+    def category_of_row(self) -> np.ndarray:
+        """Index into `categories` of each sample of the target, (n,)."""
+        found = np.full(len(self.answers), -1)
+        for index, category in enumerate(self.categories):
+            found[category.members] = index
+        return found
+
+    @cached_property
     def class_sizes(self) -> np.ndarray:
         """Samples of the target that each source class was given, (c,)."""
         known = self.answers.nearest[self.answers.known]
@@ -113,7 +121,7 @@ def _read_metrics(path: Path) -> Mapping[str, Any] | None:
     if not path.is_file():
         return None
     try:
-        metrics = json.loads(path.read_text(encoding="utf-8"))
+        metrics = parse_json(read_bounded(path, MOST_SETTINGS_BYTES))
     except (OSError, ValueError) as error:
         raise RunFolderError(f"{path} cannot be read ({error}). Remove it, or run `uniot evaluate` again.") from None
     if not isinstance(metrics, dict):

@@ -6,6 +6,7 @@ from uniot.universal.metric import Metric, fit_metric
 from uniot.universal.neighbours import Neighbours
 from uniot.universal.rejection import Rejection, fit_rejection
 from uniot.universal.reliability import Reliability, TargetStatistics, assess, target_statistics
+from uniot.universal.stored import stored_landmarks, stored_metric, stored_neighbours, stored_rejection
 
 __all__ = [
     "LEAST_SAMPLES",
@@ -20,5 +21,9 @@ __all__ = [
     "fit_landmarks",
     "fit_metric",
     "fit_rejection",
+    "stored_landmarks",
+    "stored_metric",
+    "stored_neighbours",
+    "stored_rejection",
     "target_statistics",
 ]

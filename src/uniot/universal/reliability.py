@@ -171,9 +171,14 @@ def assess(
     return Reliability(accuracy, known if known_share > 0 else None, tuple(warnings))
 
 
-def _logistic(weights: tuple[float, ...], statistics: TargetStatistics, n_target: int) -> float:
+def regressors(statistics: TargetStatistics, n_target: int) -> tuple[float, ...]:
+    """Return what the regressions see: stability, certainty, size, imbalance and a one for the intercept."""
     size = math.log(min(max(n_target, _SMALLEST), _LARGEST))
-    values = (statistics.stability, statistics.certainty, size, statistics.imbalance, 1.0)
+    return statistics.stability, statistics.certainty, size, statistics.imbalance, 1.0
+
+
+def _logistic(weights: tuple[float, ...], statistics: TargetStatistics, n_target: int) -> float:
+    values = regressors(statistics, n_target)
     return 1 / (1 + math.exp(-sum(weight * value for weight, value in zip(weights, values, strict=True))))
 
 
