@@ -197,12 +197,12 @@ def map_legend(look: Looking) -> None:
         kind = box.get_attribute("value")
         box.uncheck()
         if kind == "names":
-            assert look.page.locator("#map .annotation-text").count() == 0
+            assert look.page.locator("#map-names span").count() == 0
         else:
             assert look.map(f"data.find((one) => one.meta === '{kind}').visible") is False
         assert look.counts()[0] == len(look.lit())
         box.check()
-    assert look.page.locator("#map .annotation-text").count() >= 2
+    assert look.page.locator("#map-names span").count() >= 2
     assert look.lit() == set(look.target_points)
 
 

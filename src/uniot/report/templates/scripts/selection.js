@@ -21,7 +21,7 @@
   function select(points) {
     selected = shown(points);
     tell();
-    page.paintMap();
+    page.emit("selection");
   }
 
   const field = (value) => (/[",\r\n]/.test(value) ? `"${String(value).replaceAll('"', '""')}"` : String(value));
@@ -58,7 +58,8 @@
   page.on("ready", () => {
     page.listenChart("map", "plotly_selected", (hit) => {
       // Only somebody who drew has drawn; Plotly reports its own redrawing too, and is still at work on it here.
-      if (hit?.lassoPoints) setTimeout(() => select(hit.points.map(({ customdata }) => customdata)));
+      if (!hit?.lassoPoints) return;
+      setTimeout(() => { select(hit.points.map(({ customdata }) => customdata)); page.paintMap(); });
     });
   });
   tell();
