@@ -110,3 +110,17 @@ def test_a_handful_of_samples_is_enough(n_samples):
     scores = spread_labels(graph, no_votes(n_samples, 2), np.array([0]), np.array([1]))
     assert scores[0].tolist() == [0, 1]
     assert len(label_queue(graph, np.ones(n_samples), np.array([0]), 9)) == n_samples - 1
+
+
+def test_the_queue_is_that_of_the_plain_greedy_rule():
+    features, of = clusters(noise=0.3)
+    graph = Neighbourhoods.of(features)
+    uncertain = np.random.default_rng(3).uniform(size=len(of)).astype(np.float32)
+    done = np.array([7])
+    covered, expected = graph.coverage[7], []
+    for _ in range(20):
+        gains = np.maximum(graph.coverage - covered, 0) @ uncertain
+        gains[[7, *expected]] = -1
+        expected.append(int(gains.argmax()))
+        covered = np.maximum(covered, graph.coverage[expected[-1]])
+    assert [one.row for one in label_queue(graph, uncertain, done, 20)] == expected

@@ -228,6 +228,13 @@ def test_names_are_shown_as_they_are_written(new_target, open_desk, serve_desk, 
         expect(chromium_page.locator("#title")).to_have_text(f"Group 0: {wicked}!")
         place(chromium_page, wicked + " 10")
         expect(chromium_page.locator("#title")).to_have_text(wicked)
+        chromium_page.keyboard.press("l")
+        chromium_page.locator("#queue-label").fill(wicked + "?")
+        chromium_page.keyboard.press("Enter")
+        expect(chromium_page.locator("#queue-text")).to_contain_text(f"labelled “{wicked}?”")
+        chromium_page.keyboard.press("Escape")
+        chromium_page.keyboard.press("e")
+        expect(chromium_page.locator("#finish")).to_be_visible()
         chromium_page.goto("about:blank")
     assert heard == []
 

@@ -19,7 +19,15 @@ from uniot.labelling.server import listen, serve
 from uniot.labelling.thumbnails import Thumbnails
 from uniot.pictures import Pictures
 
-PATHS = ["/", "/state", "/gallery?place=group-0", "/static/page.js", "/pictures/target/0", "/pictures/target/0/large"]
+PATHS = [
+    "/",
+    "/state",
+    "/queue",
+    "/gallery?place=group-0",
+    "/static/page.js",
+    "/pictures/target/0",
+    "/pictures/target/0/large",
+]
 ACTION = {"seen": 0, "action": {"kind": "name", "group": 0, "name": "kettle"}}
 
 
@@ -55,7 +63,7 @@ def test_a_wrong_token_in_the_address_is_refused_even_with_the_right_cookie(unto
     assert untouched.ask(f"/?token={token}").status == 403
 
 
-@pytest.mark.parametrize("path", ["/state", "/pictures/target/0", "/actions"])
+@pytest.mark.parametrize("path", ["/state", "/queue", "/pictures/target/0", "/actions"])
 def test_a_token_counts_in_the_address_of_the_page_alone(untouched, path):
     assert untouched.ask(f"{path}?token={untouched.access.token}", Cookie=None).status == 403
 
