@@ -257,7 +257,7 @@ def _private_mean(rows: Tensor, prototypes: Tensor, level: float) -> float:
     reached = torch.cat([(along @ (means * sign).t()).max(dim=1).values for sign in signs])
     by_chance = _PART_OF_CHANCE * _quantile(reached, 0.5) / level
     weight = 1 - 2 / max(len(prototypes), 2)
-    return min(_SIMILARITY[0] + weight * (by_chance - _SIMILARITY[0]), _MOST_PRIVATE_MEAN)
+    return min(max(_SIMILARITY[0] + weight * (by_chance - _SIMILARITY[0]), 0), _MOST_PRIVATE_MEAN)
 
 
 def _similarity_ratio(similarity: Tensor, level: Tensor, private_mean: Tensor) -> Tensor:
