@@ -39,10 +39,10 @@ class Answers:
         names: what the samples are called.
         labels: class names and the unknown label, as text even where classes are integers: a .csv cannot tell.
         known: whether the sample belongs to a source class, bool.
-        confidence: from 0 to 1.
+        confidence: probability of the label, of a class or of being unknown.
         nearest_classes: names of the nearest source classes, text.
         groups: private group, -1 where there is none.
-        group_confidence: from 0 to 1; 0 where there is no group.
+        group_confidence: how clearly an unknown sample belongs to its group, from 0 to 1; 0 where there is no group.
     """
 
     names: list[str]

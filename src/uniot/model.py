@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from uniot.annotations import Annotations
+from uniot.calibration import Calibration
 from uniot.discovery import LabelledFeatures, PrivateGroups, absence
 from uniot.embeddings.image_reader import ImageReader
 from uniot.errors import DataError, NumericalError
@@ -18,7 +19,7 @@ from uniot.methods import Decision, Method, UniOTMethod
 from uniot.network_features import features_of_inputs, unit_rows
 from uniot.prediction import Prediction
 from uniot.settings import Settings
-from uniot.threshold import Threshold, rejected_fraction, shares_of_confidence, threshold_for
+from uniot.threshold import Threshold, rejected_fraction, threshold_for
 from uniot.training import History
 from uniot.transport import UnbalancedPotential
 from uniot.universal import Reliability
@@ -43,8 +44,9 @@ class AdaptedModel:
         fingerprint: of data and settings.
         reader: what makes inputs from images; None where the run was made from arrays.
         threshold: on the largest share, set by a preference; None for the rule's own.
-        target_shares: largest share of each target sample by the rule, (n,); None if `target` was decided by the rule
-            alone, so that its confidence holds the same.
+        target_shares: largest share of each target sample by the rule, whatever the preference, (n,).
+        target_class_probability: of the nearest class of each target sample, if it is known, (n,).
+        calibration: how shares become probabilities.
         reliability: estimated accuracy on the target, and warnings; None for a run of an earlier version.
         annotations: what people decided about the target, which the answers follow; None if nobody did.
     """
@@ -61,9 +63,11 @@ class AdaptedModel:
     source: LabelledFeatures
     history: History
     fingerprint: str
+    target_shares: np.ndarray
+    target_class_probability: np.ndarray
+    calibration: Calibration
     reader: ImageReader | None = None
     threshold: Threshold | None = None
-    target_shares: np.ndarray | None = None
     reliability: Reliability | None = None
     annotations: Annotations | None = None
 
@@ -84,7 +88,7 @@ class AdaptedModel:
         if private_prior is None and prefer is None:
             return self
         wanted = Settings.checked(private_prior=private_prior, prefer=prefer)
-        shares = self.rule_shares
+        shares = self.target_shares
         if not len(shares):
             raise DataError(
                 "private_prior and prefer are measured on the fitted target, and this run was shared without it. "
@@ -102,7 +106,10 @@ class AdaptedModel:
         target = Prediction(
             nearest=self.target.nearest,
             known=known,
-            confidence=decision.confidence.numpy(),
+            known_score=decision.known_score.numpy(),
+            confidence=self.calibration.confidence(
+                decision.shares[:, 0], torch.from_numpy(self.target_class_probability), decision.known
+            ).numpy(),
             group=group,
             group_confidence=self.groups.confidence(self.target_features, group),
         )
@@ -113,7 +120,6 @@ class AdaptedModel:
             settings=self.settings.model_copy(update={"private_prior": wanted.private_prior, "prefer": wanted.prefer}),
             target=target,
             threshold=threshold,
-            target_shares=shares,
         )
 
     def with_annotations(self, annotations: Annotations) -> AdaptedModel:
@@ -123,8 +129,6 @@ class AdaptedModel:
             self,
             absence=absence(target, len(self.classes)),
             target=target,
-            # The shares by the rule must outlast the corrected answers.
-            target_shares=self.rule_shares,
             annotations=annotations,
         )
 
@@ -134,14 +138,9 @@ class AdaptedModel:
         return {} if self.annotations is None else self.annotations.group_names
 
     @property
-    def rule_shares(self) -> np.ndarray:
-        """Largest share of each target sample by the rule, whatever the preference, (n,)."""
-        return shares_of_confidence(self.target.confidence) if self.target_shares is None else self.target_shares
-
-    @property
     def private_prior(self) -> float:
         """Fraction of the target that the rule calls unknown, whatever the preference; NaN without a target."""
-        if self.target_shares is None:
+        if self.threshold is None:
             return float((~self.target.known).mean()) if len(self.target) else float("nan")
         return rejected_fraction(self.target_shares)
 
@@ -176,7 +175,8 @@ class AdaptedModel:
         answers = Prediction(
             nearest=decision.nearest.numpy(),
             known=known,
-            confidence=decision.confidence.numpy(),
+            known_score=decision.known_score.numpy(),
+            confidence=decision.confidence(self.calibration).numpy(),
             group=group,
             group_confidence=self.groups.confidence(features, group),
         )
@@ -189,8 +189,8 @@ class AdaptedModel:
         return unit_rows(self._adapted(inputs))
 
     def probabilities(self, inputs: Tensor) -> np.ndarray:
-        """(n, c + 1): the classes in order, then unknown. The largest entry is what `predict` says."""
-        return np.asarray(self.decide(self._adapted(inputs)).probabilities().numpy())
+        """(n, c + 1): the classes in order, then unknown. The largest entry is the answer's, and its confidence."""
+        return np.asarray(self.decide(self._adapted(inputs)).probabilities(self.calibration).numpy())
 
     def _adapted(self, inputs: Tensor) -> Tensor:
         return self.method.adapted(features_of_inputs(self.method, inputs))

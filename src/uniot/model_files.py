@@ -70,6 +70,7 @@ def save_model(
         "fingerprint": model.fingerprint,
         "from_images": model.reader is not None,
         "threshold": None if model.threshold is None else asdict(model.threshold),
+        "calibration": asdict(model.calibration),
         "reliability": None if model.reliability is None else asdict(model.reliability),
     }
     write_tensors(folder / _MODEL, _model_tensors(model, rule_tensors), about)
@@ -215,5 +216,6 @@ def _model_tensors(model: AdaptedModel, rule: Mapping[str, Tensor]) -> dict[str,
         "absence": torch.from_numpy(model.absence),
         **model.history.tensors(),
         **{f"target.{name}": torch.from_numpy(getattr(model.target, name)) for name in _ANSWERS},
-        **({} if model.target_shares is None else {"target_shares": torch.from_numpy(model.target_shares)}),
+        "target.shares": torch.from_numpy(model.target_shares),
+        "target.class_probability": torch.from_numpy(model.target_class_probability),
     }

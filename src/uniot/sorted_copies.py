@@ -7,13 +7,14 @@ import os
 import re
 import shutil
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from itertools import count
 from pathlib import Path, PurePath
 
 import numpy as np
 
+from uniot.data.image_folders import real_folders
 from uniot.errors import DataError, RunFolderError
 from uniot.prediction import Prediction
 from uniot.run_folder import replacing
@@ -38,7 +39,7 @@ class SortedCopies:
     Args:
         out: made when the first image is copied.
         classes: source classes, text or integers, (c,).
-        source: the folder whose images are all taken, so that nothing is written into it; None if there is none.
+        collections: folders whose images are all taken as samples; `out` must lie apart from them.
         group_names: what people call groups.
 
     Attributes:
@@ -50,12 +51,12 @@ class SortedCopies:
         out: Path,
         classes: np.ndarray,
         *,
-        source: Path | None = None,
+        collections: Sequence[Path] = (),
         group_names: Mapping[int, str] | None = None,
     ) -> None:
-        _check_place(out, out, source)
+        self._taken = check_destination(out, collections)
         self.had_files = out.is_dir() and any(not path.name.startswith(".") for path in out.iterdir())
-        self._out, self._source = out, source
+        self._out = out
         groups = group_names or {}
         names = _folder_names([*map(str, classes.tolist()), *groups.values()])
         self._class_folders = names[: len(classes)]
@@ -94,7 +95,7 @@ class SortedCopies:
 
     def _place(self, path: Path, name: str, folder: Path) -> None:
         if folder not in self._checked:
-            _check_place(folder, self._out, self._source)
+            _check_class_folder(folder, self._out, self._taken)
             for left_by_a_killed_process in folder.glob(".*.partial"):
                 with suppress(OSError):
                     left_by_a_killed_process.unlink()
@@ -143,11 +144,42 @@ def _same_name(name: str) -> str:
     return unicodedata.normalize("NFC", name).casefold()
 
 
-def _check_place(folder: Path, out: Path, source: Path | None) -> None:
-    if source is not None and folder.resolve().is_relative_to(source.resolve()):
+def check_destination(out: Path, collections: Sequence[Path]) -> dict[Path, Path]:
+    """Refuse a destination whose copies would be taken for samples of a collection.
+
+    Args:
+        out: the destination, which need not exist.
+        collections: folders, or files, which are left out.
+
+    Returns:
+        Every real folder that a collection reads, links followed, and the collection that it belongs to.
+
+    Raises:
+        RunFolderError: the destination is such a folder, lies in one, or contains one.
+    """
+    taken = {folder: place for place in reversed(collections) if not place.is_file() for folder in real_folders(place)}
+    _refuse_overlap(out, taken)
+    return taken
+
+
+def _refuse_overlap(out: Path, taken: Mapping[Path, Path]) -> None:
+    here = out.resolve()
+    for folder, collection in taken.items():
+        if here == folder:
+            how = "is the collection" if here == collection.resolve() else "is read as a part of"
+        elif here.is_relative_to(folder):
+            how = "lies in"
+        elif folder.is_relative_to(here):
+            how = "contains"
+        else:
+            continue
         raise RunFolderError(
-            f"{folder} lies in {source}, so that copies would be taken for samples. Give a folder outside of it."
+            f"{out} {how} {collection}, so that copies would be taken for samples. Give a folder apart from it."
         )
+
+
+def _check_class_folder(folder: Path, out: Path, taken: Mapping[Path, Path]) -> None:
+    _refuse_overlap(folder, taken)
     if not folder.resolve().is_relative_to(out.resolve()):
         raise RunFolderError(f"{folder} is a link that leads out of {out}. Remove it, or give another folder.")
 

@@ -113,7 +113,7 @@ def test_common_accuracy_without_private_rows_is_balanced_accuracy():
 def test_scores_without_rows_are_zero_with_a_warning():
     with pytest.warns(UndefinedScoreWarning, match="unknown recall has no value and 0 stands in: no row of y_true is"):
         assert unknown_recall(["a"], ["a"]) == 0.0
-    with pytest.warns(UndefinedScoreWarning, match="unknown precision has no value.*no row of y_pred is called unk"):
+    with pytest.warns(UndefinedScoreWarning, match="unknown precision has no value.*no row is called unk"):
         assert unknown_precision(["a"], ["a"]) == 0.0
     with pytest.warns(UndefinedScoreWarning, match="common accuracy has no value.*compare the spelling"):
         assert common_accuracy(["Cat"], ["unknown"], source_classes=["cat"]) == 0.0

@@ -41,7 +41,7 @@ def make_target(run: Path, n_groups: int = 3, each: int = EACH, classes: list[st
         unknown="unknown",
         start=np.where(is_known, class_place(0) - kinds, kinds - len(classes)),
         nearest=np.where(is_known, kinds, 0),
-        confidence=np.where(is_known, 0.9, 0.1),
+        confidence=np.where(is_known, 0.9, 0.8),
         features=features.astype(np.float32),
         prototypes=directions[: len(classes)].astype(np.float32),
         class_faces=np.arange(len(classes)),

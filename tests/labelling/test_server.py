@@ -378,6 +378,7 @@ def test_the_gallery_tells_what_the_run_thought_and_what_is_similar(served):
         "name": "photos/000 é.jpg",
         "by_hand": True,
         "nearest": "mug",
+        "known": True,
         "confidence": 0.9,
         "start": "mug",
     }

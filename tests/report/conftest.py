@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from uniot.calibration import Calibration
 from uniot.discovery import Evidence, LabelledFeatures, NumberOfClasses, PrivateGroups, absence
 from uniot.method_building import build_method
 from uniot.model import AdaptedModel
@@ -65,7 +66,8 @@ def made_model(
     answers = Prediction(
         nearest=cosines.argmax(axis=1) if len(kind) else np.zeros(0, np.int64),
         known=known,
-        confidence=np.where(known, 0.5 + sureness / 2, 0.499 * sureness),
+        known_score=np.where(known, 0.5 + sureness / 2, 0.499 * sureness),
+        confidence=np.where(known, 0.5 + sureness / 2, 1 - 0.499 * sureness),
         group=group,
         group_confidence=np.where(known, 0, rng.uniform(size=len(kind))),
     )
@@ -91,6 +93,9 @@ def made_model(
         source=LabelledFeatures(source, of_source, np.arange(len(of_source))),
         history=history,
         fingerprint="made",
+        target_shares=answers.known_score / (1 - answers.known_score),
+        target_class_probability=np.ones(len(kind)),
+        calibration=Calibration(),
     )
 
 

@@ -130,7 +130,12 @@ def colour_by(look: Looking) -> None:
     before = look.map(colours)
     choice.select_option("confidence")
     points = look.map("data.at(-1).customdata")
-    assert look.map(colours) == [look.target_points[point].confidence for point in points]
+    # Amber for unknown, teal for known, the stronger the surer.
+    samples = [look.target_points[point] for point in points]
+    is_known = [look.data["categories"][sample.category][2] for sample in samples]
+    pairs = zip(samples, is_known, strict=True)
+    expected = [sample.confidence if known else 1 - sample.confidence for sample, known in pairs]
+    assert look.map(colours) == pytest.approx(expected)
     choice.select_option("category")
     assert look.map(colours) == before
 

@@ -101,7 +101,7 @@ def plain(made_run) -> Page:
 
 def test_the_page_opens_with_the_sentence_and_the_counts(page):
     assert page.words.strip().startswith(
-        "Report of a run Of 25 pictures, 14 belong to 2 of your 3 classes; the other 11 are of about 2 new kinds"
+        "Report of a run Of 25 pictures, 14 are labelled with 2 of your 3 classes; the other 11 are of about 2 new"
     )
     assert "14 known" in page.words
     assert "2 to 4 are plausible" in page.words
@@ -221,7 +221,7 @@ def test_figures_have_their_data(page, plain):
 def test_a_run_without_pictures_shows_names(plain):
     assert "shelf/003.jpg" in plain.one("groups").text + plain.one("classes").text
     assert not plain.all("img")
-    assert "14 belong to 2 of your 3 classes" in plain.words
+    assert "14 are labelled with 2 of your 3 classes" in plain.words
     assert "see its name" in plain.words
 
 
@@ -241,10 +241,13 @@ def test_every_setting_is_told_with_what_it_means(plain, made_run):
     ("model", "words"),
     [
         ({"groups": ()}, "No picture is unknown, so there is no group."),
-        ({"found": (0, 0, 0)}, "None of the 11 pictures belongs to your 3 classes"),
+        ({"found": (0, 0, 0)}, "None of the 11 pictures is labelled with your 3 classes"),
         ({"groups": (4,)}, "the other 4 look like one new kind"),
         ({"found": (3, 3, 3)}, "None: every class of yours was found."),
-        ({"found": (1, 0, 0), "groups": (1,)}, "1 belongs to 1 of your 3 classes; the other 1 looks like a new kind"),
+        (
+            {"found": (1, 0, 0), "groups": (1,)},
+            "1 is labelled with 1 of your 3 classes; the other 1 looks like a new kind",
+        ),
     ],
     ids=["no unknown", "no known", "one group", "all found", "two samples"],
 )

@@ -163,12 +163,14 @@ class Annotations:
             group[(group == self.n_groups) & ~answers.known & (answers.group < 0)] = -1
         nearest = np.where(known, class_place(0) - places, answers.nearest)
         decided = by_hand | (known != answers.known) | (known & (nearest != answers.nearest)) | (places == DISCARDED)
-        confidence = np.where(decided, known.astype(float), answers.confidence)
+        known_score = np.where(decided, known.astype(float), answers.known_score)
+        confidence = np.where(decided, 1.0, answers.confidence)
         sure = np.where(by_hand, 1.0, answers.group_confidence)
         return replace(
             answers,
             nearest=nearest,
             known=known,
+            known_score=known_score.astype(answers.known_score.dtype),
             confidence=confidence.astype(answers.confidence.dtype),
             group=group,
             group_confidence=np.where(group < 0, 0.0, sure).astype(answers.group_confidence.dtype),

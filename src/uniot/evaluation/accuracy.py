@@ -12,7 +12,7 @@ from typing import Literal
 
 from uniot.evaluation.inputs import UNKNOWN, Label, Labels
 from uniot.evaluation.outcome import compare
-from uniot.evaluation.undefined import NO_COMMON, NO_PRIVATE, NOTHING_UNKNOWN, stand_in
+from uniot.evaluation.undefined import NO_COMMON, NOTHING_UNKNOWN, no_private, stand_in
 
 
 def overall_accuracy(
@@ -71,7 +71,8 @@ def unknown_recall(
     Paper: the accuracy on the single private class of Eq. (S1). 0.0 with an `UndefinedScoreWarning` where no
     row is private.
     """
-    return stand_in(compare(y_true, y_pred, source_classes, unknown).unknown_recall, 0.0, "unknown recall", NO_PRIVATE)
+    outcome = compare(y_true, y_pred, source_classes, unknown)
+    return stand_in(outcome.unknown_recall, 0.0, "unknown recall", no_private(outcome.truth))
 
 
 def unknown_precision(

@@ -16,6 +16,7 @@ from uniot.labelling.names import clean_name
 from uniot.labelling.spreading import Spreader
 from uniot.labelling.state import Change, Labels, Renaming, merge, move, put, put_back, rename, split
 from uniot.labelling.target import Target
+from uniot.words import counted
 
 
 @dataclass(frozen=True)
@@ -116,7 +117,9 @@ class Planner:
         place = from_text(text)
         n_classes = len(self._target.classes)
         if is_class(place) and class_index(place) >= n_classes:
-            raise DataError(f"there is no {text}: the source has {n_classes} classes, from class-0 on.")
+            raise DataError(
+                f"there is no {text}: the source has {counted(n_classes, 'class', 'classes')}, from class-0 on."
+            )
         if is_group(place) and not (self._labels.place == place).any():
             raise DataError(f"there is no group {place}, or it has no images any more. Choose another group.")
         return place
@@ -201,7 +204,9 @@ class Planner:
     def _rows(self, rows: Sequence[int]) -> np.ndarray:
         chosen = np.unique(np.asarray(rows, dtype=np.int64))
         if len(chosen) and chosen[-1] >= len(self._target.names):
-            raise DataError(f"the target has {len(self._target.names)} images, and number {chosen[-1]} was asked for.")
+            raise DataError(
+                f"the target has {_images(len(self._target.names))}, and number {chosen[-1]} was asked for."
+            )
         return chosen
 
 
@@ -212,4 +217,4 @@ def _group_in(text: str) -> set[int]:
 
 
 def _images(count: int) -> str:
-    return "1 image" if count == 1 else f"{count} images"
+    return counted(count, "image")

@@ -24,6 +24,7 @@ from uniot.labelling.thumbnails import FILE as THUMBNAILS
 from uniot.labelling.thumbnails import Thumbnails
 from uniot.model_files import load_model
 from uniot.pictures import Pictures
+from uniot.words import counted
 
 _SECONDS_TO_END = 2
 
@@ -87,7 +88,8 @@ def _thumbnails(run: Path, target: Target) -> Thumbnails | None:
         return None
     if pictures.count("target") != len(target.names):
         raise RunFolderError(
-            f"{run} has {pictures.count('target')} pictures for {len(target.names)} samples: it mixes files of two "
+            f"{run} has {counted(pictures.count('target'), 'picture')} for {counted(len(target.names), 'sample')}: "
+            "it mixes files of two "
             "runs. Make the run again."
         )
     return Thumbnails(pictures, run / THUMBNAILS, target.digest)

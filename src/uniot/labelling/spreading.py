@@ -83,8 +83,7 @@ class Spreader:
         votes = np.zeros((len(now), len(places)))
         votes_for = np.searchsorted(places, says)
         voting = np.flatnonzero(says != DISCARDED)
-        confidence = self._target.confidence[graph.rows]
-        weight = np.where([is_class(one) for one in says.tolist()], confidence, 1 - confidence)
+        weight = self._target.confidence[graph.rows]
         votes[voting, votes_for[voting]] = RUN_WEIGHT * np.maximum(weight[voting], 1e-6)
         labelled = np.flatnonzero(by_hand & (now != DISCARDED))
         scores = spread_labels(graph, votes, labelled, np.searchsorted(places, now[labelled]))

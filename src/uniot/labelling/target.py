@@ -16,6 +16,7 @@ from uniot.discovery import LabelledFeatures
 from uniot.errors import RunFolderError
 from uniot.model import AdaptedModel
 from uniot.model_files import load_model
+from uniot.words import counted
 
 Stamp = tuple[int, int, int]
 
@@ -31,7 +32,7 @@ class Target:
         unknown: what the run calls samples of no class.
         start: the place that the run gave each sample, (n,).
         nearest: index of the nearest source class, (n,).
-        confidence: from 0 to 1, at least one half iff known, (n,).
+        confidence: probability of the answer of the run, of a class or of being unknown, (n,).
         features: (n, d), unit rows.
         prototypes: of the classes, (c, d), unit rows.
         class_faces: a typical source sample of each class, -1 where there is none, (c,).
@@ -116,7 +117,8 @@ def _sample_names(run: Path, n_samples: int) -> list[str]:
     names = read_answers(path).names
     if len(names) != n_samples:
         raise RunFolderError(
-            f"{path} has {len(names)} lines and the model answers for {n_samples} samples. Make the run again."
+            f"{path} has {len(names)} lines and the model answers for {counted(n_samples, 'sample')}. Make the run "
+            "again."
         )
     if len(set(names)) < len(names):
         twice = next(name for number, name in enumerate(names) if name in names[:number])

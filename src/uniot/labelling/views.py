@@ -98,6 +98,7 @@ def _sample(desk: Desk, row: int) -> dict[str, Any]:
         "name": desk.target.names[row],
         "by_hand": bool(desk.labels.by_hand[row]),
         "nearest": desk.target.classes[int(desk.target.nearest[row])],
+        "known": is_class(start),
         "confidence": round(float(desk.target.confidence[row]), 3),
         "start": desk.target.classes[class_place(0) - start] if is_class(start) else f"group {start}",
     }

@@ -21,7 +21,7 @@ class Category:
         known: whether it is a source class.
         index: of the source class or private group; -1 for unknown samples that were not grouped.
         members: rows of the target, the surest first, (m,).
-        confidence: that each of them belongs here, (m,).
+        confidence: of the answer if the category is known, in the group if not, (m,).
         centre: unit vector that typical members are near, (d,).
     """
 
@@ -32,6 +32,11 @@ class Category:
     members: np.ndarray
     confidence: np.ndarray
     centre: np.ndarray
+
+    @property
+    def confidence_word(self) -> str:
+        """What the confidence is of: the answer, or the group of an unknown sample."""
+        return "confidence" if self.known else "group confidence"
 
     @property
     def mean_confidence(self) -> float:

@@ -201,7 +201,7 @@ def confidence_chart(counts: ConfidenceCounts) -> Any:
     chart.update_layout(
         barmode="stack",
         bargap=0.08,
-        xaxis={"title": {"text": "confidence in the nearest class"}, "range": [0, 1]},
+        xaxis={"title": {"text": "score for being known"}, "range": [0, 1]},
         yaxis={"title": {"text": "samples of the target"}, "rangemode": "tozero"},
         legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0, "traceorder": "normal"},
         margin={"l": 60, "r": 10, "t": 40, "b": 50},

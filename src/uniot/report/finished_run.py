@@ -19,6 +19,7 @@ from uniot.pictures import Pictures
 from uniot.prediction import Prediction
 from uniot.report.categories import Category, find_categories
 from uniot.untrusted import MOST_SETTINGS_BYTES, parse_json, read_bounded
+from uniot.words import counted, plural
 
 
 @dataclass(frozen=True)
@@ -58,8 +59,8 @@ class FinishedRun:
         for what, count in (("predictions.csv", len(names)), ("the pictures", _count(pictures))):
             if count not in (None, len(model.target)):
                 raise RunFolderError(
-                    f"{folder} mixes files of two runs: the model knows {len(model.target)} samples of the target, "
-                    f"{what} {count}. Make the run again."
+                    f"{folder} mixes files of two runs: the model knows {counted(len(model.target), 'sample')} of the "
+                    f"target, {what} {count}. Make the run again."
                 )
         is_own_threshold = private_prior is None and prefer is None
         return cls(folder, model, names, pictures, _read_metrics(folder / "metrics.json") if is_own_threshold else None)
@@ -110,7 +111,7 @@ class FinishedRun:
     def noun(self, count: int) -> str:
         """What a sample is called, for as many as there are."""
         word = "photo" if self.model.reader is not None else "picture" if self.pictures is not None else "sample"
-        return word if count == 1 else f"{word}s"
+        return plural(count, word)
 
 
 def _count(pictures: Pictures | None) -> int | None:

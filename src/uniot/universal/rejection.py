@@ -106,18 +106,6 @@ class Rejection:
         return odds[:, None] * below.clamp_min(-500).exp()
 
 
-def answer_probability(shares: Tensor) -> Tensor:
-    """Return the probability of each answer by the rule itself, (n,): of its class if known, else of being unknown.
-
-    Args:
-        shares: odds of each class in units of what it takes to be known, (n, c).
-    """
-    largest = shares.max(dim=1).values
-    odds = largest * (_THRESHOLD / (1 - _THRESHOLD))
-    known = odds / (1 + odds)
-    return torch.where(largest >= 1, known * largest / shares.sum(dim=1), 1 - known)
-
-
 def fit_rejection(
     rows: Tensor,
     prototypes: Tensor,

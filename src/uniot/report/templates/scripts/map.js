@@ -16,7 +16,8 @@
   page.isDrawn = (point) => shownKinds.has(kindOf.get(point)) && page.matchesPoint(point);
 
   // One half, where known begins, is in the middle of the scale; halfway to the farthest its colours are full.
-  const farthest = Object.values(data.samples).reduce((most, [, confidence]) => Math.max(most, Math.abs(confidence - 0.5)), 0.05);
+  const ofKnown = ([, confidence, , , category]) => (data.categories[category][2] ? confidence : 1 - confidence);
+  const farthest = Object.values(data.samples).reduce((most, sample) => Math.max(most, Math.abs(ofKnown(sample) - 0.5)), 0.05);
 
   // Filters and selections change the opacity of signs that are already drawn: to have Plotly draw them anew is slow.
   function fade() {
@@ -40,7 +41,7 @@
     if (!marker.symbol.endsWith("open")) own.line.color = colour("page");
     if (colourBy.value === "confidence") {
       const [, ofTarget] = data.points[customdata[0]];
-      own.color = ofTarget ? customdata.map((point) => data.samples[data.points[point][0]][1]) : colour("line");
+      own.color = ofTarget ? customdata.map((point) => ofKnown(data.samples[data.points[point][0]])) : colour("line");
       own.colorscale = [[0, "#c98a1b"], [0.5, colour("neutral")], [1, colour("accent")]];
       own.cmin = 0.5 - farthest / 2;
       own.cmax = 0.5 + farthest / 2;

@@ -35,9 +35,8 @@ const page = (() => {
     sampleLines(row) {
       const [where, confidence, inGroup, nearest, category] = data.samples[row];
       const [heading, key, known] = data.categories[category];
-      const lines = known
-        ? `known, confidence ${confidence.toFixed(2)}`
-        : `unknown (${confidence.toFixed(2)}), in its group ${inGroup.toFixed(2)}; nearest class ${data.classes[nearest]}`;
+      const sure = `${known ? "known" : "unknown"}, confidence ${confidence.toFixed(2)}`;
+      const lines = known ? sure : `${sure}; group confidence ${inGroup.toFixed(2)}; nearest class ${data.classes[nearest]}`;
       return { heading, key, lines, where };
     },
   };
