@@ -2,31 +2,27 @@ from __future__ import annotations
 
 import io
 import os
-import shutil
 import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 from unittest import mock
 
 import numpy as np
 import pytest
 import torch
+from hypothesis import settings
 from PIL import Image, ImageDraw
 
 from uniot.cli import main
 
-if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+from browser import browsing, chromium, chromium_page  # noqa: F401  # fixtures; isort: skip
 
-BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-# No sandbox, because a container's root has none; the rest keeps the browser from calling home.
-BROWSER_OPTIONS = (
-    "--no-sandbox --disable-gpu --no-first-run --disable-background-networking --disable-component-update "
-    "--disable-sync"
-)
+# How long an example takes says how busy the machine is, not whether the code is right.
+settings.register_profile("uniot", deadline=None)
+settings.load_profile("uniot")
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -66,36 +62,6 @@ def run_command(*arguments: object) -> Answer:
 def uniot() -> Callable[..., Answer]:
     """`uniot("predict", run, new)` is `uniot predict run new`."""
     return run_command
-
-
-@pytest.fixture(scope="session")
-def chromium() -> Iterator[Browser]:
-    """One browser for all tests; where there is none they are skipped, unless UNIOT_REQUIRE_BROWSER is set."""
-    try:
-        from playwright.sync_api import sync_playwright
-    except ImportError:
-        no_browser("the package playwright is not installed")
-    with sync_playwright() as playwright:
-        own = playwright.chromium.executable_path
-        found = next(filter(None, map(shutil.which, (*BROWSERS, own))), None)
-        if found is None:
-            no_browser(f"none of {', '.join(BROWSERS)} is on the path, and playwright has none of its own")
-        browser = playwright.chromium.launch(executable_path=found, args=BROWSER_OPTIONS.split())
-        yield browser
-        browser.close()
-
-
-@pytest.fixture
-def chromium_page(chromium: Browser) -> Iterator[Page]:
-    """A new page that shares nothing with other tests."""
-    with chromium.new_context() as context:
-        yield context.new_page()
-
-
-def no_browser(why: str) -> None:
-    if os.environ.get("UNIOT_REQUIRE_BROWSER"):
-        pytest.fail(f"UNIOT_REQUIRE_BROWSER is set, and {why}", pytrace=False)
-    pytest.skip(f"no browser: {why}")
 
 
 @pytest.fixture(scope="session")

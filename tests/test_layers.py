@@ -14,10 +14,10 @@ PACKAGE = Path(uniot.__file__).parent
 FILES = sorted(PACKAGE.rglob("*.py"))
 
 LAYERS = [
-    {"errors", "untrusted"},
-    {"settings", "prediction", "processes", "threshold", "stored_tensors"},
+    {"errors", "untrusted", "words"},
+    {"settings", "prediction", "processes", "threshold", "stored_tensors", "calibration"},
     {"data", "transport", "universal", "run_folder", "clustering"},
-    {"embeddings", "networks", "losses", "answers", "sorted_copies", "pictures"},
+    {"embeddings", "networks", "losses", "answers", "sorted_copies", "pictures", "annotations"},
     {"methods", "discovery", "evaluation"},
     {"training", "network_features"},
     {"model"},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,10 +39,10 @@ class Answers:
         names: what the samples are called.
         labels: class names and the unknown label, as text even where classes are integers: a .csv cannot tell.
         known: whether the sample belongs to a source class, bool.
-        confidence: from 0 to 1.
+        confidence: probability of the label, of a class or of being unknown.
         nearest_classes: names of the nearest source classes, text.
         groups: private group, -1 where there is none.
-        group_confidence: from 0 to 1; 0 where there is no group.
+        group_confidence: how clearly an unknown sample belongs to its group, from 0 to 1; 0 where there is no group.
     """
 
     names: list[str]
@@ -66,13 +66,23 @@ class AnswerWriter:
         place: a path that ends with .csv or .parquet; or an open text stream, which gets CSV and stays open.
         classes: source classes, text or integers, (c,).
         unknown: what an unknown sample is called.
+        group_names: what people call groups; an unknown sample of such a group is called so. With such names, integer
+            classes are written as text.
     """
 
-    def __init__(self, place: Path | TextIO, classes: np.ndarray, unknown: str | int) -> None:
+    def __init__(
+        self,
+        place: Path | TextIO,
+        classes: np.ndarray,
+        unknown: str | int,
+        group_names: Mapping[int, str] | None = None,
+    ) -> None:
         if isinstance(place, Path) and place.suffix.lower() not in (".csv", ".parquet"):
             raise DataError(f"{place} ends with {place.suffix!r}. Answers are written to .csv or .parquet files.")
         self._place = place
-        self._classes = classes if classes.dtype.kind != "U" else np.array([as_utf8(name) for name in classes])
+        self._group_names = group_names or {}
+        is_text = classes.dtype.kind == "U" or bool(self._group_names)
+        self._classes = np.array([as_utf8(str(name)) for name in classes.tolist()]) if is_text else classes
         self._unknown = unknown
         self._n_written = 0
         self._failure: OSError | None = None
@@ -119,7 +129,7 @@ class AnswerWriter:
         return list(
             zip(
                 map(as_utf8, names),
-                block.labels(self._classes, self._unknown).tolist(),
+                block.labels(self._classes, self._unknown, self._group_names).tolist(),
                 block.known.tolist(),
                 block.confidence.tolist(),
                 self._classes[block.nearest].tolist(),

@@ -10,7 +10,10 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from uniot.answers import AnswerWriter
+from uniot.annotations import FILE as ANNOTATIONS
+from uniot.annotations import Annotations, read_annotations
+from uniot.answers import AnswerWriter, read_answers
+from uniot.data.text import as_utf8
 from uniot.embeddings.image_reader import ImageReader
 from uniot.errors import RunFolderError, UniotError
 from uniot.method_building import build_method
@@ -49,8 +52,7 @@ def save_model(
     write_text(folder / "settings.toml", model.settings.to_toml(images, **({"inputs": inputs} if inputs else {})))
     if model.history.rows:
         write_text(folder / "history.csv", model.history.to_csv())
-    with AnswerWriter(folder / "predictions.csv", model.classes, model.unknown) as answers:
-        answers.write(names, model.target)
+    write_answers(model, folder / "predictions.csv", names)
     features = _feature_tensors(model)
     write_tensors(folder / _FEATURES, features, {"fingerprint": model.fingerprint})
     if model.reader is not None:
@@ -68,9 +70,49 @@ def save_model(
         "fingerprint": model.fingerprint,
         "from_images": model.reader is not None,
         "threshold": None if model.threshold is None else asdict(model.threshold),
+        "calibration": asdict(model.calibration),
         "reliability": None if model.reliability is None else asdict(model.reliability),
     }
     write_tensors(folder / _MODEL, _model_tensors(model, rule_tensors), about)
+
+
+def write_answers(model: AdaptedModel, path: Path, names: Sequence[str] | None) -> None:
+    """Writes the answers for the target to a .csv or .parquet file, whole or not at all."""
+    with AnswerWriter(path, model.classes, model.unknown, model.group_names) as answers:
+        answers.write(names, model.target)
+
+
+def rewrite_answers(model: AdaptedModel, folder: Path, names: Sequence[str] | None) -> None:
+    """Writes the tables of a run folder again: predictions.csv, and predictions.parquet if the run has one."""
+    for table in ("predictions.csv", "predictions.parquet"):
+        if (folder / table).is_file():
+            write_answers(model, folder / table, names)
+
+
+def load_annotated(folder: Path, private_prior: float | None = None, prefer: str | None = None) -> AdaptedModel:
+    """Reads a finished run whose answers follow a preference, if one is given, and what people decided about them.
+
+    Decisions about an earlier run in the folder are left out: `annotations` of the model is None then.
+    """
+    model = load_model(folder)
+    found = annotations_of(model, folder)
+    model = model.with_preference(private_prior, prefer)
+    return model if found is None else model.with_annotations(found)
+
+
+def annotations_of(model: AdaptedModel, folder: Path) -> Annotations | None:
+    """Return what people decided about a run; None if nobody did, or only about an earlier run in the folder.
+
+    Args:
+        model: as it was saved.
+        folder: of the run.
+    """
+    table = folder / "predictions.csv"
+    if not (folder / ANNOTATIONS).is_file() or not table.is_file():
+        return None
+    classes = [as_utf8(str(name)) for name in model.classes.tolist()]
+    samples = read_answers(table).names
+    return read_annotations(folder, model.fingerprint, samples, classes, model.target, model.groups.n_groups)
 
 
 def is_saved(folder: Path) -> bool:
@@ -174,5 +216,6 @@ def _model_tensors(model: AdaptedModel, rule: Mapping[str, Tensor]) -> dict[str,
         "absence": torch.from_numpy(model.absence),
         **model.history.tensors(),
         **{f"target.{name}": torch.from_numpy(getattr(model.target, name)) for name in _ANSWERS},
-        **({} if model.target_shares is None else {"target_shares": torch.from_numpy(model.target_shares)}),
+        "target.shares": torch.from_numpy(model.target_shares),
+        "target.class_probability": torch.from_numpy(model.target_class_probability),
     }

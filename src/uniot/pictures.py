@@ -52,6 +52,10 @@ class Pictures:
         """How many there are."""
         return len(self._pixels[collection] if self._pixels else self._places[collection])
 
+    def path(self, collection: Collection, row: int) -> Path | None:
+        """Where the file of a picture lay when the run was made; None if the run itself keeps the pictures."""
+        return None if self._pixels else Path(self._places[collection][row])
+
     def thumbnail(self, collection: Collection, row: int, side: int) -> bytes:
         """A picture as JPEG, its longer side at most `side` pixels (small ones are enlarged by whole numbers).
 

@@ -47,9 +47,7 @@ def restored(
     # A run that was shared has neither answers nor features.
     target_features = features.take("target", (len(target), width), torch.float16)
     source = features.take("source", (None, width), torch.float16)
-    shares = None
-    if "target_shares" in tensors.tensors:
-        shares = tensors.take("target_shares", (len(target),), torch.float64, low=0).numpy()
+    shape = (len(target),)
     return AdaptedModel(
         method=method,
         groups=PrivateGroups(target.group[~target.known], centres, run.number),
@@ -69,7 +67,9 @@ def restored(
         fingerprint=run.fingerprint,
         reader=reader,
         threshold=run.threshold,
-        target_shares=shares,
+        target_shares=tensors.take("target.shares", shape, torch.float64, low=0).numpy(),
+        target_class_probability=tensors.take("target.class_probability", shape, torch.float64, low=0, high=1).numpy(),
+        calibration=run.calibration,
         reliability=run.reliability,
     )
 
@@ -84,6 +84,7 @@ def _answers(tensors: StoredTensors, n_classes: int, n_groups: int) -> Predictio
     return Prediction(
         nearest=nearest.numpy(),
         known=known,
+        known_score=tensors.take("known_score", shape, torch.float64, low=0, high=1).numpy(),
         confidence=tensors.take("confidence", shape, torch.float64, low=0, high=1).numpy(),
         group=group,
         group_confidence=tensors.take("group_confidence", shape, torch.float64, low=0, high=1).numpy(),

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr, ValidationError
 
+from uniot.calibration import Calibration
 from uniot.discovery import NumberOfClasses
 from uniot.errors import RunFolderError
 from uniot.settings import Settings
@@ -39,9 +40,9 @@ class RunDescription(BaseModel):
     number: NumberOfClasses
     fingerprint: StrictStr = Field(max_length=1000)
     from_images: bool
-    # Runs made by earlier versions have no such entries.
-    threshold: Threshold | None = None
-    reliability: Reliability | None = None
+    threshold: Threshold | None
+    calibration: Calibration
+    reliability: Reliability | None
 
     @classmethod
     def of(cls, path: Path, about: dict[str, Any]) -> RunDescription:
@@ -78,7 +79,11 @@ class RunDescription(BaseModel):
             return f"says that there are {self.number.estimate} private classes, from {counts[1]} to {counts[2]}"
         if self.threshold is not None and not 0 < self.threshold.value < math.inf:
             return f"has the threshold {self.threshold.value}; expected was a positive number"
-        estimated = (self.reliability.accuracy, self.reliability.known_accuracy) if self.reliability else ()
+        exponents = (self.calibration.known, self.calibration.unknown)
+        if not all(0 < exponent < math.inf for exponent in exponents):
+            return f"has the exponents {exponents} of probabilities; expected were positive numbers"
+        found = self.reliability
+        estimated = () if found is None else (found.accuracy, found.known_accuracy, found.unknown_accuracy)
         if not all(0 <= accuracy <= 1 for accuracy in estimated if accuracy is not None):
             return f"has the estimated accuracies {estimated}; expected were numbers from 0 to 1"
         return None

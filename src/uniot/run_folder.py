@@ -23,7 +23,7 @@ from uniot.errors import RunFolderError
 from uniot.stored_tensors import MAKE_AGAIN
 from uniot.untrusted import parse_json
 
-FORMAT = "uniot-2"
+FORMAT = "uniot-3"
 # Names of types in a safetensors header.
 _DTYPES = {
     "BOOL": torch.bool,

@@ -119,10 +119,10 @@ class Settings(CheckedSettings):
     )
     momentum: float = Field(0.9, ge=0, lt=1, description="Of stochastic gradient descent (Nesterov).")
     weight_decay: float = Field(5e-4, ge=0, le=1, description="Of stochastic gradient descent.")
-    backbone: str = Field(
+    network: str = Field(
         "none",
         pattern="^(none|small-cnn)$",
-        description='"none" for embeddings; "small-cnn" trains a small network on small grey images.',
+        description='Trained from scratch: "none" for embeddings; "small-cnn" for small grey images.',
     )
     n_private_classes: int | None = Field(
         None, ge=0, le=100_000, description="Private groups to find; estimated if left out."

@@ -48,23 +48,38 @@ def test_common_clusters_are_known_and_private_ones_are_not_however_far_the_targ
     assert rule.presence[:4].min() > 0.8
 
 
-def test_private_cluster_that_similarity_calls_common_is_rejected_by_membership():
-    basis = directions(20)
-    prototypes = basis[:4]
-    common = F.normalize(0.5 * prototypes + 0.87 * basis[4:8], dim=1)
-    private = F.normalize(0.34 * prototypes[:1] + 0.94 * basis[10:11], dim=1)
+def test_private_clusters_that_similarity_calls_common_are_rejected_by_membership():
+    basis = directions(40)
+    prototypes = basis[:10]
+    common = F.normalize(0.5 * prototypes + 0.87 * basis[10:20], dim=1)
+    private = F.normalize(0.34 * prototypes + 0.94 * basis[20:30], dim=1)
     rows = clusters(torch.cat([common, private]), 50, noise=0.03)
     rule = fit_rejection(rows, prototypes, n_neighbours=6)
-    is_known = known(rule, rows).view(5, 50).float().mean(dim=1)
-    assert is_known[:4].min() > 0.95
     scalars = rule.scalars.clone()
     scalars[4] = 0  # membership and presence alone
     by_membership, _ = Rejection(prototypes, rule.exemplars, rule.presence, scalars).known_probability(rows)
     scalars[4] = 1  # similarity alone
     by_similarity, _ = Rejection(prototypes, rule.exemplars, rule.presence, scalars).known_probability(rows)
-    assert by_similarity[-50:].mean() > 0.6
-    assert by_membership[-50:].mean() < 0.5
-    assert by_membership[:200].mean() > 0.95
+    assert by_similarity[500:].mean() > 0.6
+    assert by_membership[500:].mean() < 0.5
+    assert by_membership[:500].mean() > 0.95
+    assert known(rule, rows)[:500].float().mean() > 0.95
+
+
+def test_private_samples_are_expected_where_mirrored_class_means_reach():
+    # Common and private classes vary along the same twelve axes.
+    means = F.normalize(torch.randn(20, 12, generator=torch.Generator().manual_seed(0)) @ directions(12), dim=1)
+    prototypes, private = means[:10], clusters(means[10:], 60, noise=0.05)
+    rule = fit_rejection(torch.cat([clusters(prototypes, 60, noise=0.05), private]), prototypes, n_neighbours=6)
+    reached = (private @ prototypes.t()).max(dim=1).values.median()
+    assert float(rule.scalars[5]) * rule.level == pytest.approx(float(reached), rel=0.25)
+
+
+def test_of_two_classes_chance_says_nothing():
+    direction = directions(5)
+    prototypes = torch.stack([direction[0], -direction[0]])
+    rows = clusters(torch.cat([prototypes, direction[1:]]), 40, noise=0.1)
+    assert float(fit_rejection(rows, prototypes, n_neighbours=6).scalars[5]) == pytest.approx(0.4)
 
 
 def test_where_every_cluster_has_its_class_nothing_is_rejected():

@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from uniot.data.embedding_parts import Parts, listed, roles_of, whole_labels
+from uniot.data.embedding_parts import Parts, roles_of, whole_labels
 from uniot.errors import DataError
 from uniot.untrusted import open_regular
+from uniot.words import listed
 
 
 def read_csv(path: Path, with_x: bool) -> Parts:

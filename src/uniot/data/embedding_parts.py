@@ -65,9 +65,3 @@ def whole_names(path: Path, values: list[Any] | None) -> list[str] | None:
     if values is not None and None in values:
         raise DataError(f"{path} has no name in row {values.index(None)}. Name all rows, or leave the column out.")
     return None if values is None else [str(value) for value in values]
-
-
-def listed(names: Collection[str]) -> str:
-    """Some names for a message, the first dozen where there are more."""
-    names = list(names)
-    return ", ".join(names if len(names) <= 12 else [*names[:12], f"… ({len(names)} in all)"])

@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from uniot.data.embedding_parts import KEYS, Parts, listed, roles_of, whole_labels, whole_names
+from uniot.data.embedding_parts import KEYS, Parts, roles_of, whole_labels, whole_names
 from uniot.data.text import as_utf8
 from uniot.errors import DataError
 from uniot.untrusted import open_regular
+from uniot.words import listed
 
 # Pieces of this size are a few dozen megabytes at the usual widths.
 _READ_ROWS = 1 << 12

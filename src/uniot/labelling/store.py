@@ -12,13 +12,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from uniot.annotations.file import FILE, FORMAT
 from uniot.errors import RunFolderError
 from uniot.labelling.state import Change, Labels
 from uniot.run_folder import lock_file, open_lock
 
-FILE = "labels.sqlite"
 _LOCK = ".labels.lock"
-_FORMAT = "uniot-labels-1"
 
 _TABLES = """
 CREATE TABLE about (key TEXT PRIMARY KEY, value TEXT NOT NULL);
@@ -151,15 +150,15 @@ class Store:
         with self._transaction():
             for statement in _statements(_TABLES):
                 self._connection.execute(statement)
-            about = {"format": _FORMAT, "run": digest}
+            about = {"format": FORMAT, "run": digest}
             self._connection.executemany("INSERT INTO about (key, value) VALUES (?, ?)", about.items())
 
     def _check(self, digest: str) -> None:
         with self._explained():
             about = dict(self._connection.execute("SELECT key, value FROM about"))
-        if about.get("format") != _FORMAT:
+        if about.get("format") != FORMAT:
             raise RunFolderError(
-                f"{self._path} has format {about.get('format')!r} and this version of uniot reads {_FORMAT!r}. Install "
+                f"{self._path} has format {about.get('format')!r} and this version of uniot reads {FORMAT!r}. Install "
                 "the version that wrote it, or move the file away to begin anew."
             )
         if about.get("run") != digest:

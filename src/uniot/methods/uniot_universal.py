@@ -265,7 +265,8 @@ class UniversalMethod(nn.Module):
 
     def load_rule_state(self, tensors: Mapping[str, Tensor], about: Mapping[str, Any]) -> None:
         """Takes back metric, rejection rule, target and landmarks."""
-        if "borders" in tensors:
+        scalars = [value for name, value in tensors.items() if name.endswith("_scalars")]
+        if "borders" in tensors or any(len(value) != Rejection.N_SCALARS for value in scalars):
             raise DataError(
                 "this run was made by an earlier version of uniot, whose rule for unknown samples has been replaced. "
                 "Run `uniot adapt` again on the same data."

@@ -1,5 +1,6 @@
 """What tells common from private classes: a metric, neighbourhoods of the target, and a rejection rule."""
 
+from uniot.universal.cautions import data_warnings
 from uniot.universal.class_sums import ClassSums
 from uniot.universal.landmarks import LEAST_SAMPLES, Landmarks, fit_landmarks
 from uniot.universal.metric import Metric, fit_metric
@@ -18,6 +19,7 @@ __all__ = [
     "Reliability",
     "TargetStatistics",
     "assess",
+    "data_warnings",
     "fit_landmarks",
     "fit_metric",
     "fit_rejection",

@@ -2,7 +2,7 @@
 
 Three statistics of a target sample, each in units that the target itself sets:
 
-    similarity   its cosine to the nearest class mean, relative to the level that the most similar samples reach
+    similarity   its cosine to the nearest class mean, between what chance gives and what the most similar samples reach
     membership   its cosine to the exemplars of that class in the target: within one domain there is no shift
     separation   by how much the members of that class exceed what samples of other classes reach
 
@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -24,7 +25,13 @@ from torch import Tensor
 # Mean and standard deviation of the private component and of the common one, for each statistic. Chosen on the choice
 # splits of several data sets, see docs/beyond-the-paper.md.
 _SIMILARITY = (0.40, 0.18, 0.85, 0.30)
-_MEMBERSHIP = (0.15, 0.25, 0.80, 0.30)
+_MEMBERSHIP = (0.15, 0.25, 0.85, 0.30)
+# A class of few fills more of the target's variety: its members are spread wider, and so are others. Both means of
+# membership are lower by this over the number of classes.
+_SPREAD_OF_FEW = (0.6, 1.2)
+# Private samples are on average this part of what class means reach that are mirrored at random.
+_PART_OF_CHANCE, _MOST_PRIVATE_MEAN = 0.9, 0.75
+_REFLECTIONS, _MOST_ROWS_FOR_CHANCE = 12, 2000
 # The same of an absent class and of a present one: level of its members, and their separation.
 _CLASS_LEVEL = (0.45, 0.15, 0.90, 0.25)
 _SEPARATION = (1.0, 0.7, 3.0, 1.0)
@@ -32,8 +39,9 @@ _SEPARATION = (1.0, 0.7, 3.0, 1.0)
 _CLASS_WEIGHT, _PRESENCE_OFFSET = 0.5, 1.5
 # Weight of similarity beside membership.
 _SIMILARITY_WEIGHT = 0.5
-# Something is common if the members of the two most separated classes reach this, give or take the softness.
-_COMMON_SEPARATION, _COMMON_SOFTNESS = 1.6, 0.15
+# Something is common if the members of the two most separated classes reach this, give or take the softness; with few
+# classes there is less to be separated from.
+_COMMON_SEPARATION, _LESS_WITH_FEW, _COMMON_SOFTNESS = 1.9, 1.0, 0.15
 _THRESHOLD = 0.5
 _LEVEL_QUANTILE = 0.8
 # Common samples of domains that are close have little room to vary below a level near one, but always some.
@@ -57,8 +65,11 @@ class Rejection:
         exemplars: mean direction of the most similar target samples of each class, (c, p), unit rows.
         presence: probability that each class is in the target, (c,), float64.
         scalars: level that the most similar samples reach, private priors of similarity and of membership, probability
-            that anything is common, and weight of similarity against membership and presence, (5,), float64.
+            that anything is common, weight of similarity against membership and presence, and mean similarity of
+            private samples in units of the level, (6,), float64.
     """
+
+    N_SCALARS: ClassVar[int] = 6
 
     prototypes: Tensor
     exemplars: Tensor
@@ -76,12 +87,12 @@ class Rejection:
         Args:
             rows: directions of target samples, (n, p), unit rows.
         """
-        level, similarity_prior, membership_prior, common, weight = self.scalars
+        level, similarity_prior, membership_prior, common, weight, private_mean = self.scalars
         cosines = rows.double() @ self.prototypes.double().t()
         similarity, nearest = cosines.max(dim=1)
-        by_similarity = _similarity_ratio(similarity, level)
+        by_similarity = _similarity_ratio(similarity, level, private_mean)
         own_exemplar = (rows.double() * self.exemplars.double()[nearest]).sum(dim=1)
-        by_membership = _membership_ratio(own_exemplar, by_similarity)
+        by_membership = _membership_ratio(own_exemplar, by_similarity, len(self.prototypes))
         alone = _posterior(by_similarity, similarity_prior)
         together = self.presence[nearest] * _posterior(by_membership, membership_prior)
         return common * (weight * alone + (1 - weight) * together), cosines
@@ -93,18 +104,6 @@ class Rejection:
         odds = known / (1 - known) * ((1 - _THRESHOLD) / _THRESHOLD)
         below = (cosines - cosines.max(dim=1, keepdim=True).values) / (_SOFTNESS * self.scalars[0])
         return odds[:, None] * below.clamp_min(-500).exp()
-
-
-def answer_probability(shares: Tensor) -> Tensor:
-    """Return the probability of each answer by the rule itself, (n,): of its class if known, else of being unknown.
-
-    Args:
-        shares: odds of each class in units of what it takes to be known, (n, c).
-    """
-    largest = shares.max(dim=1).values
-    odds = largest * (_THRESHOLD / (1 - _THRESHOLD))
-    known = odds / (1 + odds)
-    return torch.where(largest >= 1, known * largest / shares.sum(dim=1), 1 - known)
 
 
 def fit_rejection(
@@ -128,7 +127,9 @@ def fit_rejection(
     seen = _Seen.of(rows, prototypes)
     is_named = level is not None
     found = max(_quantile(seen.similarity, _LEVEL_QUANTILE) if level is None else level, _LEAST_LEVEL)
-    by_similarity = _similarity_ratio(seen.similarity, torch.tensor(found, dtype=torch.float64))
+    private_mean = _SIMILARITY[0] if is_named else _private_mean(rows, prototypes, found)
+    unit = torch.tensor([found, private_mean], dtype=torch.float64)
+    by_similarity = _similarity_ratio(seen.similarity, unit[0], unit[1])
     similarity_prior = _private_prior(by_similarity) if estimates_prior else 0.5
     # A copy: tensors that share memory cannot be saved side by side.
     exemplars, presence = prototypes.clone(), torch.ones(len(prototypes), dtype=torch.float64)
@@ -138,9 +139,9 @@ def fit_rejection(
         membership = _own_cosine(rows, exemplars, seen.nearest)
         presence, common = _presence(seen, membership, found)
         if estimates_prior:
-            by_membership = _membership_ratio(membership, by_similarity)
+            by_membership = _membership_ratio(membership, by_similarity, len(prototypes))
             membership_prior = _private_prior(by_membership, presence[seen.nearest])
-    scalars = (found, similarity_prior, membership_prior, common, 1.0 if is_named else 0.5)
+    scalars = (found, similarity_prior, membership_prior, common, 1.0 if is_named else 0.5, private_mean)
     return Rejection(prototypes, exemplars, presence, torch.tensor(scalars, dtype=torch.float64))
 
 
@@ -224,19 +225,38 @@ def _presence(seen: _Seen, membership: Tensor, level: float) -> tuple[Tensor, fl
     if not enough.any():
         return torch.sigmoid(_CLASS_WEIGHT * evidence + _PRESENCE_OFFSET), 1.0
     largest = separation[enough].topk(min(2, int(enough.sum()))).values.mean()
-    common = float(torch.sigmoid((largest - _COMMON_SEPARATION) / _COMMON_SOFTNESS))
+    needed = _COMMON_SEPARATION - _LESS_WITH_FEW / n_classes
+    common = float(torch.sigmoid((largest - needed) / _COMMON_SOFTNESS))
     return torch.sigmoid(_CLASS_WEIGHT * evidence + _PRESENCE_OFFSET), common
 
 
-def _similarity_ratio(similarity: Tensor, level: Tensor) -> Tensor:
-    private_mean, private_deviation, common_mean, deviation = _SIMILARITY
+def _private_mean(rows: Tensor, prototypes: Tensor, level: float) -> float:
+    """Return the mean similarity that private samples have, in units of the level.
+
+    A private sample meets class means that have nothing to do with it. So do all samples if the class means are
+    mirrored at random along the principal axes of the target, which keeps their lengths along each axis and their
+    angles to each other. Of two classes the mean of one is the mirrored mean of the other, so that this says the less,
+    the fewer there are.
+    """
+    some = rows[:: -(-len(rows) // _MOST_ROWS_FOR_CHANCE)].double()
+    axes = torch.linalg.eigh((some - some.mean(dim=0)).t() @ (some - some.mean(dim=0))).eigenvectors
+    along, means = some @ axes, prototypes.double() @ axes
+    signs = torch.randint(0, 2, (_REFLECTIONS, len(axes)), generator=torch.Generator().manual_seed(0)) * 2.0 - 1
+    reached = torch.cat([(along @ (means * sign).t()).max(dim=1).values for sign in signs])
+    by_chance = _PART_OF_CHANCE * _quantile(reached, 0.5) / level
+    weight = 1 - 2 / max(len(prototypes), 2)
+    return min(max(_SIMILARITY[0] + weight * (by_chance - _SIMILARITY[0]), 0), _MOST_PRIVATE_MEAN)
+
+
+def _similarity_ratio(similarity: Tensor, level: Tensor, private_mean: Tensor) -> Tensor:
+    _, private_deviation, common_mean, deviation = _SIMILARITY
     room = (_ROOM_TO_VARY * (1 - level)).clamp(_LEAST_DEVIATION, deviation)
     return _log_ratio(similarity / level, private_mean, private_deviation, common_mean, room)
 
 
 def _log_ratio(
     values: Tensor,
-    private_mean: float,
+    private_mean: float | Tensor,
     private_deviation: float,
     common_mean: float,
     common_deviation: float | Tensor,
@@ -249,8 +269,12 @@ def _log_ratio(
     return ratio.clamp(-25, 25)
 
 
-def _membership_ratio(membership: Tensor, by_similarity: Tensor) -> Tensor:
-    return (_log_ratio(membership, *_MEMBERSHIP) + _SIMILARITY_WEIGHT * by_similarity).clamp(-25, 25)
+def _membership_ratio(membership: Tensor, by_similarity: Tensor, n_classes: int) -> Tensor:
+    private_mean, private_deviation, common_mean, deviation = _MEMBERSHIP
+    private_mean -= _SPREAD_OF_FEW[0] / max(n_classes, 2)
+    common_mean -= _SPREAD_OF_FEW[1] / max(n_classes, 2)
+    by_membership = _log_ratio(membership, private_mean, private_deviation, common_mean, deviation)
+    return (by_membership + _SIMILARITY_WEIGHT * by_similarity).clamp(-25, 25)
 
 
 def _posterior(log_ratio: Tensor, prior: Tensor) -> Tensor:

@@ -31,7 +31,7 @@ def stored_metric(stored: StoredTensors, in_features: int, n_classes: int) -> Me
 
 def stored_rejection(stored: StoredTensors, n_classes: int, width: int) -> Rejection:
     """Return the rejection rule of `n_classes` classes in a space of `width` dimensions."""
-    scalars = stored.take("scalars", (5,), torch.float64, low=0, high=_ONE)
+    scalars = stored.take("scalars", (Rejection.N_SCALARS,), torch.float64, low=0, high=_ONE)
     if float(scalars[0]) <= 0:
         raise RunFolderError(f"{stored.where} has a level of 0; expected was a positive cosine. {MAKE_AGAIN}")
     return Rejection(
