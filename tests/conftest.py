@@ -13,11 +13,16 @@ from unittest import mock
 import numpy as np
 import pytest
 import torch
+from hypothesis import settings
 from PIL import Image, ImageDraw
 
 from uniot.cli import main
 
 from browser import browsing, chromium, chromium_page  # noqa: F401  # fixtures; isort: skip
+
+# How long an example takes says how busy the machine is, not whether the code is right.
+settings.register_profile("uniot", deadline=None)
+settings.load_profile("uniot")
 
 
 @pytest.fixture(scope="session", autouse=True)

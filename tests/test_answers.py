@@ -165,7 +165,7 @@ TEXT = st.text(st.characters(exclude_characters="\0"))
 )
 @example(rows=[("a\rb", 0, True, -1), ("\r\n", 1, False, 2), ("\udcff", 2, True, 0)], classes=["\n", "\r", '"\ud800,'])
 @example(rows=[("=1+1", 0, True, -1), ("\u2028\x1c\x85", 1, True, -1), (" a ", 2, False, -1)], classes=["", " ", "é"])
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_any_name_and_any_class_come_back_from_both_kinds(tmp_path_factory, rows, classes):
     names, nearest, known, group = map(list, zip(*rows, strict=True)) if rows else ([], [], [], [])
     known = np.array(known, dtype=bool)

@@ -324,7 +324,7 @@ def test_a_finished_run_in_the_folder_is_taken_as_it_is(toy: ToyDomains, fitted:
     np.testing.assert_array_equal(again.labels_, fitted.labels_)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     n_target=st.integers(2, 50),
     n_source=st.integers(2, 30),

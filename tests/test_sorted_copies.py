@@ -259,7 +259,7 @@ def test_classes_that_look_alike_get_folders_of_their_own(tmp_path, photos):
 
 
 @given(labels=st.lists(TEXT, min_size=1, max_size=5, unique=True), names=st.data())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_nothing_leaves_the_folder_whatever_things_are_called(tmp_path_factory, labels, names):
     top = tmp_path_factory.mktemp("any")
     (top / "photo").write_text("photo")

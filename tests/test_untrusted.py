@@ -204,6 +204,13 @@ def test_damaged_header_is_a_data_error(tmp_path, header, words, kind):
         read_embeddings(path)
 
 
+def test_numbers_that_nothing_computes_with_are_refused(tmp_path):
+    header = json.dumps({"x": {"dtype": "F4", "shape": [2, 8], "data_offsets": [0, 8]}}).encode()
+    (tmp_path / "x.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + bytes(8))
+    with pytest.raises(DataError, match=r"x.safetensors (holds numbers of type|cannot be read)"):
+        read_embeddings(tmp_path / "x.safetensors")
+
+
 def test_label_too_long_for_an_array_is_refused(tmp_path, little_memory):
     labels = "\n".join(["a" * 100_000, *("b" for _ in range(4000))])
     (tmp_path / "x.csv").write_text("label,0,1\n" + labels.replace("\n", ",1,2\n") + ",1,2\n", encoding="utf-8")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import uniot.evaluation
@@ -204,7 +204,6 @@ def targets(draw):
     }
 
 
-@settings(deadline=None)
 @given(targets())
 def test_no_input_gives_nan_a_warning_or_a_missing_score_without_a_note(target):
     result = evaluate(**target)

@@ -65,7 +65,7 @@ def filter_category(look: Looking) -> None:
             continue
         choice.select_option(value)
         if value in ("known", "unknown"):
-            wanted = {i for i, (_, _, known, _) in enumerate(look.data["categories"]) if known == (value == "known")}
+            wanted = {i for i, (_, _, known, _, _) in enumerate(look.data["categories"]) if known == (value == "known")}
         else:
             wanted = {int(value)}
         expected = {point for point, sample in look.target_points.items() if sample.category in wanted}
@@ -187,8 +187,8 @@ def select_and_download(look: Looking) -> None:
     assert list(rows[0]) == ["path", "label", "group", "confidence"]
     assert [row["path"] for row in rows] == [sample.name for sample in look.target_points.values()]
     for row, sample in zip(rows, look.target_points.values(), strict=True):
-        _, _, known, index = look.data["categories"][sample.category]
-        assert row["label"] == (look.data["classes"][sample.nearest] if known else look.data["unknown"])
+        _, _, known, index, _ = look.data["categories"][sample.category]
+        assert row["label"] == (look.data["classes"][sample.nearest] if known else "unknown")
         assert row["group"] == ("" if known or index < 0 else str(index))
         assert float(row["confidence"]) == sample.confidence
     clear.click()
@@ -202,12 +202,12 @@ def map_legend(look: Looking) -> None:
         kind = box.get_attribute("value")
         box.uncheck()
         if kind == "names":
-            assert look.page.locator("#map .annotation-text").count() == 0
+            assert look.page.locator("#map-names span").count() == 0
         else:
             assert look.map(f"data.find((one) => one.meta === '{kind}').visible") is False
         assert look.counts()[0] == len(look.lit())
         box.check()
-    assert look.page.locator("#map .annotation-text").count() >= 2
+    assert look.page.locator("#map-names span").count() >= 2
     assert look.lit() == set(look.target_points)
 
 

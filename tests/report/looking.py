@@ -27,10 +27,13 @@ POINT = """
   return { ...found, near: points.filter((one) => one === found || apart(one, found) < 12).map(({ point }) => point) };
 }
 """
-# Signs of the map by their number; what is less than this is dimmed.
+# Opacity of each sign that is drawn, by its number; what is less than DIM is dimmed.
 OPACITY = """
-() => Object.fromEntries(document.getElementById("map").data.flatMap(
-  (trace) => trace.visible ? trace.customdata.map((point, i) => [point, trace.marker.opacity[i]]) : []))
+() => Object.fromEntries([...document.querySelectorAll("#map .trace.scatter")].flatMap((group) => {
+  const { customdata } = group.__data__[0].trace;
+  const signs = [...group.querySelectorAll(".points path")];
+  return signs.map((sign) => [customdata[sign.__data__.i], Number(getComputedStyle(sign).opacity)]);
+}))
 """
 DIM = 0.1
 COUNTS = re.compile(r"Shown: ([\d,]+)(?: of [\d,]+)? on the map, ([\d,]+)(?: of [\d,]+)? in the galleries")
@@ -56,7 +59,6 @@ class Looking:
 
     def __init__(self, page: Any, file: Path) -> None:
         self.page = page
-        page.set_default_timeout(8000)
         page.goto(file.as_uri())
         page.locator("#similarity .main-svg").first.wait_for()
         # Links scroll at once, so that a test need not wait.

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from uniot.report.galleries import make_galleries, nearest_classes
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(found=st.lists(st.integers(0, 6), min_size=2, max_size=5), groups=st.lists(st.integers(1, 6), max_size=4))
 def test_every_sample_is_in_exactly_one_category(made_model, made_run, found, groups):
     assume(sum(found) + sum(groups))

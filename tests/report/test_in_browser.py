@@ -21,7 +21,7 @@ SIGNS_AND_NAMES = """() => {
   const { left, top } = map.getBoundingClientRect();
   const place = (x, y) => [left + l + xaxis.d2p(x), top + t + yaxis.d2p(y)];
   const signs = map.data.flatMap((trace) => trace.x.map((x, i) => place(x, trace.y[i])));
-  const names = [...map.querySelectorAll(".annotation-text-g")].map((name) => {
+  const names = [...document.querySelectorAll("#map-names span")].map((name) => {
     const box = name.getBoundingClientRect();
     return [box.left, box.top, box.right, box.bottom];
   });
@@ -48,7 +48,7 @@ def test_the_page_draws_every_figure_without_a_request_or_a_complaint(chromium_p
     assert drawn >= 7
     assert chromium_page.locator("#map .points path").count() == 25 + 12
     assert chromium_page.evaluate("window.broken") is None
-    shown = chromium_page.locator("#map .annotation-text").all_text_contents()
+    shown = chromium_page.locator("#map-names span").all_text_contents()
     assert any(text.startswith("<script>window.broken") for text in shown)
     chromium_page.emulate_media(media="print")
     assert not chromium_page.locator(".bar").is_visible()
@@ -87,8 +87,11 @@ def test_a_filter_keeps_the_source_of_its_class_and_the_view(chromium_page, repo
         number for number, category in of_source.items() if category == 0
     }
     chromium_page.get_by_label("Lowest confidence").fill("0")
-    dimmed = "() => document.getElementById('map').data[0].marker.opacity.every((one) => one < 0.1)"
-    chromium_page.wait_for_function(dimmed)  # samples of the source have no confidence
+    # Samples of the source have no confidence.
+    chromium_page.wait_for_function(
+        """() => [...document.querySelectorAll("#map .trace.scatter")[1].querySelectorAll(".points path")]
+          .every((sign) => sign.style.opacity < 0.1)"""
+    )
 
 
 def test_a_link_to_a_gallery_that_a_filter_hides_brings_it_back(chromium_page, report):

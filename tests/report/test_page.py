@@ -12,6 +12,7 @@ from html.parser import HTMLParser
 from importlib.resources import files
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -112,6 +113,17 @@ def test_scores_show_the_recall_of_each_class_and_the_confusion(page, plain):
     assert re.sub(r"\s+", " ", table.text).strip() == "true classantbeeunknown ant 1091 elk * 734"
     assert page.all("details")[0].text.strip().startswith("All settings")  # neither is folded away
     assert not [table for table in plain.all("table") if table.attributes.get("class") == "confusion"]
+
+
+@pytest.mark.parametrize("is_named", [False, True])
+def test_lists_of_samples_have_the_labels_of_predictions_csv(made_model, made_run, is_named):
+    model = made_model()
+    if is_named:
+        model = replace(model, annotations=SimpleNamespace(group_names={1: "kettle"}))
+    data = page_of(made_run(model)).json(id="data")
+    labels = {int(row): data["categories"][sample[4]][4] for row, sample in data["samples"].items()}
+    assert labels == dict(enumerate(model.labels(model.target).tolist()))
+    assert ("kettle" in labels.values()) == is_named
 
 
 def test_each_group_names_the_classes_it_is_nearest_to(page):

@@ -84,9 +84,7 @@ class Beginning:
         start = load_model(run)
         inputs = read_inputs(run / "settings.toml")
         if not (run / "labels.csv").is_file():
-            raise DataError(
-                f"{run / 'labels.csv'} does not exist. Name the groups with `uniot label {run}`, and export."
-            )
+            raise DataError(f"{run / 'labels.csv'} does not exist. Name the groups with `uniot label {run}`.")
         names = read_names(run / "labels.csv")
         if (run / BEGAN_WITH).is_file():
             names = read_names(run / BEGAN_WITH).followed_by(names)

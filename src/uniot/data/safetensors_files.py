@@ -37,7 +37,7 @@ def read_safetensors(path: Path, with_x: bool) -> Parts:
             f"{path} holds {', '.join(sorted(names)) or 'nothing'} and no tensor called x. "
             'Save embeddings with `safetensors.torch.save_file({"x": embeddings, "y": labels}, file)`.'
         )
-    arrays = {role: _as_array(tensor) for role, tensor in tensors.items()}
+    arrays = {role: _as_array(path, tensor) for role, tensor in tensors.items()}
     y = arrays.get("y")
     if y is not None and "classes" in about:
         y = _class_names(path, np.atleast_1d(y), _json_list(path, "classes", about["classes"]))
@@ -69,10 +69,13 @@ def write_safetensors(path: Path, x: np.ndarray, y: np.ndarray | None, ids: Sequ
     path.chmod(mode)
 
 
-def _as_array(tensor: Tensor) -> np.ndarray:
+def _as_array(path: Path, tensor: Tensor) -> np.ndarray:
     # NumPy has no bfloat16 and no 8-bit floats; float32 holds each of them exactly.
     if tensor.is_floating_point() and tensor.dtype not in (torch.float16, torch.float32, torch.float64):
-        tensor = tensor.float()
+        try:
+            tensor = tensor.float()
+        except NotImplementedError:  # numbers of 4 bits, which torch stores and does not compute with
+            raise DataError(f"{path} holds numbers of type {tensor.dtype}. Save them as float32.") from None
     return np.asarray(tensor.numpy())
 
 

@@ -8,6 +8,9 @@ import numpy as np
 
 from uniot.discovery.label_spreading import Neighbourhoods
 
+# Two sums of the same numbers in another order differ by less.
+_ROUNDING = 1e-5
+
 
 class Queued(NamedTuple):
     """A sample worth labelling.
@@ -43,16 +46,23 @@ def label_queue(
     References: Wei et al., Submodularity in Data Subset Selection and Active Learning, ICML 2015.
     """
     coverage = neighbourhoods.coverage
-    covered = coverage[:, done].max(axis=1) if len(done) else np.zeros(len(coverage), dtype=coverage.dtype)
+    covered = coverage[done].max(axis=0) if len(done) else np.zeros(len(coverage), dtype=coverage.dtype)
     barred = np.concatenate([done, np.zeros(0, dtype=np.int64) if skipped is None else skipped]).astype(np.int64)
     weights = uncertain.astype(coverage.dtype)
+    gains = np.maximum(coverage - covered, 0) @ weights
+    gains[barred] = -1
     queue: list[Queued] = []
-    for _ in range(min(count, len(coverage) - len(np.unique(barred)))):
-        gains = weights @ np.maximum(coverage - covered[:, None], 0)
-        gains[barred] = -1
+    while len(queue) < count:
         best = int(gains.argmax())
+        if gains[best] < 0:
+            break
+        # A gain only shrinks while the queue grows: the largest that is up to date is the largest of all.
+        gain = float(np.maximum(coverage[best] - covered, 0) @ weights)
+        if gain < gains[best] * (1 - _ROUNDING):
+            gains[best] = gain
+            continue
         own = float(weights[best] * (1 - covered[best]))
-        queue.append(Queued(int(neighbourhoods.rows[best]), max(0.0, float(gains[best]) - own) * neighbourhoods.scale))
-        covered = np.maximum(covered, coverage[:, best])
-        barred = np.append(barred, best)
+        queue.append(Queued(int(neighbourhoods.rows[best]), max(0.0, gain - own) * neighbourhoods.scale))
+        covered = np.maximum(covered, coverage[best])
+        gains[best] = -1
     return queue

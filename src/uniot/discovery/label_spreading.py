@@ -19,7 +19,7 @@ RUN_WEIGHT = 0.01
 # How far a sample speaks for others: at a cosine of 1 - 0.15 it settles 1/e of what it would settle at 1.
 _REACH = 0.15
 # A graph of more samples would keep a page waiting; the others follow the nearest sample in it.
-_MOST_SAMPLES = 4000
+_MOST_SAMPLES = 3000
 
 
 @dataclass(frozen=True)

@@ -97,9 +97,7 @@ def read_names(path: Path) -> Names:
         with io.TextIOWrapper(open_regular(path), encoding="utf-8-sig", newline="") as file:
             found = dict(_read_lines(path, file))
     except OSError as error:
-        raise DataError(
-            f"{path} cannot be read ({error.strerror}). Name the groups with `uniot label`, and export them."
-        ) from None
+        raise DataError(f"{path} cannot be read ({error.strerror}). Name the groups with `uniot label`.") from None
     except (UnicodeDecodeError, csv.Error) as error:
         raise DataError(f"{path} is no table of names ({error}). Export it again with `uniot label`.") from None
     labels, decisions = zip(*found.values(), strict=True) if found else ((), ())

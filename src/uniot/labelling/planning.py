@@ -81,7 +81,7 @@ class Planner:
         """What labels made elsewhere lead to.
 
         A label that is the name of a class or group means that one. Another becomes a group: one without a name of
-        which every sample has the label, or else a new one.
+        which most samples have the label and the others another one, or else a new one.
         """
         after, by_hand = self._labels.place.copy(), self._labels.by_hand.copy()
         names: list[Renaming] = []
@@ -93,7 +93,7 @@ class Planner:
             self._check_name(label or "")
             place = DISCARDED if label is None else self._place_called(label)
             if place is None and label is not None:
-                place = self._whole_group(rows)
+                place = self._whole_group(rows, given)
                 if place is None:
                     place, following = following, following + 1
                 names.append(Renaming(place, self._labels.names.get(place, ""), label))
@@ -165,14 +165,14 @@ class Planner:
             return class_place(known)
         return min((group for group, called in self._labels.names.items() if called == name), default=None)
 
-    def _whole_group(self, rows: Sequence[int]) -> int | None:
-        """The largest group without a name that has no other samples than these; None if there is none."""
+    def _whole_group(self, rows: Sequence[int], given: Given) -> int | None:
+        """The largest group without a name that these rows make up, but for samples with other labels; None if none."""
         groups, counts = np.unique(self._labels.place[list(rows)], return_counts=True)
-        sizes = self._labels.sizes()
         whole = [
             (count, -group)
             for group, count in zip(groups.tolist(), counts.tolist(), strict=True)
-            if is_group(group) and group not in self._labels.names and sizes[group] == count
+            if is_group(group) and group not in self._labels.names
+            if 2 * count > len(members := self._labels.members(group).tolist()) and given.labels.keys() >= set(members)
         ]
         return -max(whole)[1] if whole else None
 

@@ -15,7 +15,7 @@ from uniot.report.packages import needed
 
 ABSENT_COLOUR = "#9aa3ad"
 MATRIX_HEIGHT = 750
-_ABOVE_MATRIX, _BELOW_MATRIX, _HEAD = 170, 10, 34
+_MOST_ABOVE, _BELOW_MATRIX, _HEAD = 170, 10, 34
 _MOST_PLACES, _MOST_BANDS, _FEW_POINTS = 40, 100, 3000
 _LONGEST_NAME = 24
 
@@ -101,6 +101,9 @@ def map_kinds(drawn: SampleMap) -> list[dict[str, Any]]:
 def matrix_chart(matrices: Matrices, values: np.ndarray, scale: Scale, class_names: list[str], heads: list[str]) -> Any:
     """A heat map; `heads` are pictures of the classes, as data URIs, or none at all."""
     names = [plain(class_names[index]) for index in matrices.classes.tolist()]
+    # Slanted names need about six pixels of height per letter.
+    above = min(_MOST_ABOVE, 24 + (_HEAD if heads else 0) + 6 * max(map(len, names)))
+    height = MATRIX_HEIGHT - above - _BELOW_MATRIX
     chart = _empty_chart()
     chart.add_heatmap(
         z=np.round(values, 3).astype(np.float32),
@@ -110,7 +113,7 @@ def matrix_chart(matrices: Matrices, values: np.ndarray, scale: Scale, class_nam
         hoverinfo="none",
     )
     # A name needs this many rows to stand beside, or it would cover its neighbours.
-    least = 13 * len(matrices.rows) / (MATRIX_HEIGHT - _ABOVE_MATRIX - _BELOW_MATRIX)
+    least = 13 * len(matrices.rows) / height
     named = [band for band in matrices.bands if band.stop - band.start >= least]
     chart.update_layout(
         xaxis={
@@ -145,12 +148,12 @@ def matrix_chart(matrices: Matrices, values: np.ndarray, scale: Scale, class_nam
                 "y": 1.004,
                 "yref": "paper",
                 "yanchor": "bottom",
-                "sizey": _HEAD / (MATRIX_HEIGHT - _ABOVE_MATRIX - _BELOW_MATRIX),
+                "sizey": _HEAD / height,
             }
             for column, uri in enumerate(heads)
             if uri
         ],
-        margin={"l": 110, "r": 10, "t": _ABOVE_MATRIX, "b": _BELOW_MATRIX},
+        margin={"l": 110, "r": 10, "t": above, "b": _BELOW_MATRIX},
     )
     return chart
 

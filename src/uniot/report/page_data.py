@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from uniot.data.text import as_utf8
+from uniot.report.categories import Category
 from uniot.report.charts import map_names
 from uniot.report.finished_run import FinishedRun
 from uniot.report.map import SampleMap
@@ -40,13 +42,20 @@ def page_data(
         "side": MAP_SIDE,
         "samples": _samples(run, {*matrices.rows.tolist(), *drawn.rows[drawn.of_target].tolist(), *on_cards}),
         "categories": [
-            [category.name, category.key, int(category.known), category.index] for category in run.categories
+            [category.name, category.key, int(category.known), category.index, _label(run, category)]
+            for category in run.categories
         ],
         "classes": run.class_names,
-        "unknown": str(run.model.unknown),
         "matrixRows": matrices.rows.tolist(),
         "matrixClasses": matrices.classes.tolist(),
     }
+
+
+def _label(run: FinishedRun, category: Category) -> str:
+    """Return what predictions.csv calls the samples of a category: a class, a name that people gave, or unknown."""
+    if category.known:
+        return run.class_names[category.index]
+    return as_utf8(run.model.group_names.get(category.index, str(run.model.unknown)))
 
 
 def _samples(run: FinishedRun, rows: set[int]) -> dict[int, list[Any]]:

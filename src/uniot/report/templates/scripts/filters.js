@@ -86,7 +86,6 @@
     // Somebody who types is not done yet.
     if (event.target === category) apply(); else waiting = setTimeout(apply, 150);
   });
-  form.addEventListener("submit", (event) => { event.preventDefault(); clearTimeout(waiting); apply(); });
   page.listen("filter-clear", "click", clear);
   // A link to a gallery that the filter hides shows it again.
   document.addEventListener("click", (event) => {

@@ -19,18 +19,26 @@
   const ofKnown = ([, confidence, , , category]) => (data.categories[category][2] ? confidence : 1 - confidence);
   const farthest = Object.values(data.samples).reduce((most, sample) => Math.max(most, Math.abs(ofKnown(sample) - 0.5)), 0.05);
 
-  function opacity(point, otherwise) {
-    if (!page.matchesPoint(point)) return 0.07;
-    const selected = page.isSelected(point);
-    if (selected === null) return otherwise;
-    return selected ? 1 : 0.2;
+  // Filters and selections change the opacity of signs that are already drawn: to have Plotly draw them anew is slow.
+  function fade() {
+    const fadedTo = (point) => {
+      if (!page.matchesPoint(point)) return 0.07;
+      const selected = page.isSelected(point);
+      if (selected === null) return null;
+      return selected ? 1 : 0.2;
+    };
+    for (const group of map.querySelectorAll(".trace.scatter")) {
+      const { customdata, marker } = group.__data__[0].trace;
+      for (const sign of group.querySelectorAll(".points path")) {
+        sign.style.opacity = fadedTo(customdata[sign.__data__.i]) ?? marker.opacity;
+      }
+    }
   }
 
   function marker({ marker, customdata }) {
     const own = { ...marker, line: { ...marker.line } };
     // Hollow signs are drawn with their line; filled ones are set off from their neighbours by it.
     if (!marker.symbol.endsWith("open")) own.line.color = colour("page");
-    own.opacity = customdata.map((point) => opacity(point, marker.opacity));
     if (colourBy.value === "confidence") {
       const [, ofTarget] = data.points[customdata[0]];
       own.color = ofTarget ? customdata.map((point) => ofKnown(data.samples[data.points[point][0]])) : colour("line");
@@ -44,13 +52,15 @@
   page.dragMode = () => (page.coarse ? false : "pan");
   page.finish.set("map", (traces, layout) => {
     for (const trace of traces) Object.assign(trace, { visible: page.isKindShown(trace.meta), marker: marker(trace) });
-    Object.assign(layout, { dragmode: page.dragMode(), selections: [], annotations: map.layout?.annotations ?? [] });
+    Object.assign(layout, { dragmode: page.dragMode(), selections: [] });
     for (const axis of ["xaxis", "yaxis"]) if (map.layout) layout[axis].range = map.layout[axis].range;
     return [traces, layout];
   });
 
   page.paintMap = () => { page.drawChart("map"); page.emit("map"); };
-  page.on("filter", page.paintMap);
+  page.on("map", fade);
+  page.on("filter", fade);
+  page.on("selection", fade);
 
   function zoom(factor) {
     const change = {};
@@ -82,8 +92,8 @@
     const { xaxis, yaxis } = page.figures.get("map").layout;
     Plotly.relayout(map, { "xaxis.range": [...xaxis.range], "yaxis.range": [...yaxis.range] });
   });
-  page.listen("map-controls", "submit", (event) => event.preventDefault());
   page.on("ready", () => {
+    page.listenChart("map", "plotly_afterplot", () => page.emit("map"));
     page.listenChart("map", "plotly_hover", (hit) => { if (!page.about.pinned() && !page.coarse) tellPoint(hit, false); });
     page.listenChart("map", "plotly_unhover", page.about.leave);
     page.listenChart("map", "plotly_click", (hit) => tellPoint(hit, true));

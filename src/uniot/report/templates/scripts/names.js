@@ -1,10 +1,9 @@
 "use strict";
 // Names on the map: beside what they name, where they cover neither a point nor another name.
 (() => {
-  const map = page.byId("map");
+  const map = page.byId("map"), layer = page.byId("map-names"), lines = layer.querySelector("svg");
   const CELL = 4, SIGN = 6, LINE_HEIGHT = 16, RADII = [16, 24, 34, 46, 60, 78, 100, 126, 156, 190, 230], ANGLES = 16;
   const pen = document.createElement("canvas").getContext("2d");
-  const escaped = (text) => text.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
 
   // How many signs lie in a box, from sums over a grid.
   class Occupied {
@@ -55,43 +54,46 @@
     return null;
   }
 
+  function add(text, absent, x, y, { box, dx, dy }) {
+    const name = document.createElement("span");
+    name.textContent = text;
+    name.classList.toggle("absent", absent);
+    Object.assign(name.style, { left: `${x + dx}px`, top: `${y + dy}px` });
+    layer.append(name);
+    const line = document.createElementNS("http://www.w3.org/2000/svg", "line");
+    const ends = { x1: x, y1: y, x2: Math.min(Math.max(x, box.left), box.right), y2: Math.min(Math.max(y, box.top), box.bottom) };
+    for (const [end, value] of Object.entries(ends)) line.setAttribute(end, value);
+    lines.append(line);
+  }
+
   function place() {
-    if (!page.isKindShown("names")) return [];
+    layer.hidden = !page.isKindShown("names");
+    layer.replaceChildren(lines);
+    lines.replaceChildren();
+    if (layer.hidden) return;
     const { xaxis, yaxis, _size: { w: width, h: height } } = map._fullLayout;
     const taken = new Occupied(width, height);
     for (const trace of map.data) {
-      if (!trace.visible) continue;
-      trace.x.forEach((x, i) => taken.add(xaxis.d2p(x), yaxis.d2p(trace.y[i])));
+      if (trace.visible) trace.x.forEach((x, i) => taken.add(xaxis.d2p(x), yaxis.d2p(trace.y[i])));
     }
     taken.finish();
-    pen.font = `12px ${getComputedStyle(document.body).fontFamily}`;
-    const boxes = [], annotations = [];
+    pen.font = getComputedStyle(layer).font;
+    const boxes = [];
     for (const [mapX, mapY, text, absent] of page.data.places) {
       const x = xaxis.d2p(mapX), y = yaxis.d2p(mapY);
       if (x < 0 || y < 0 || x > width || y > height) continue;
       const inside = (box) => box.left >= 0 && box.top >= 0 && box.right <= width && box.bottom <= height;
       const isFree = (box) => inside(box) && !boxes.some((other) => overlap(box, other)) && taken.isFree(box);
-      const found = freeBox(x, y, pen.measureText(text).width + 8, isFree);
+      const found = freeBox(x, y, pen.measureText(text).width + 6, isFree);
       if (!found) continue;
       boxes.push(found.box);
-      annotations.push({
-        x: mapX, y: mapY, text: escaped(text), ax: found.dx, ay: found.dy, borderpad: 0,
-        showarrow: true, arrowhead: 0, arrowwidth: 1, standoff: 5, arrowcolor: page.colour("neutral"),
-        font: { size: 12, color: page.colour(absent ? "soft" : "ink") },
-      });
+      add(text, absent === 1, x, y, found);
     }
-    return annotations;
   }
 
-  let placing = false;
-  function update() {
-    if (placing) return;
-    placing = true;
-    Plotly.relayout(map, { annotations: place() }).finally(() => { placing = false; });
-  }
-  page.on("map", update);
+  page.on("map", place);
   page.on("ready", () => {
-    page.listenChart("map", "plotly_relayout", update);
-    page.listenChart("map", "plotly_autosize", update);
+    // While the map is dragged, its names stay behind.
+    page.listenChart("map", "plotly_relayouting", () => { layer.hidden = true; });
   });
 })();

@@ -21,7 +21,7 @@
   function select(points) {
     selected = shown(points);
     tell();
-    page.paintMap();
+    page.emit("selection");
   }
 
   const field = (value) => (/[",\r\n]/.test(value) ? `"${String(value).replaceAll('"', '""')}"` : String(value));
@@ -30,9 +30,9 @@
     const lines = [["path", "label", "group", "confidence"]];
     const rows = [...selected].map((point) => data.points[point][0]).sort((one, other) => one - other);
     for (const row of rows) {
-      const [name, confidence, , nearest, category] = data.samples[row];
-      const [, , known, index] = data.categories[category];
-      lines.push([name, known ? data.classes[nearest] : data.unknown, known || index < 0 ? "" : index, confidence.toFixed(6)]);
+      const [name, confidence, , , category] = data.samples[row];
+      const [, , known, index, label] = data.categories[category];
+      lines.push([name, label, known || index < 0 ? "" : index, confidence.toFixed(6)]);
     }
     return lines.map((line) => `${line.map(field).join(",")}\r\n`).join("");
   }
@@ -58,7 +58,8 @@
   page.on("ready", () => {
     page.listenChart("map", "plotly_selected", (hit) => {
       // Only somebody who drew has drawn; Plotly reports its own redrawing too, and is still at work on it here.
-      if (hit?.lassoPoints) setTimeout(() => select(hit.points.map(({ customdata }) => customdata)));
+      if (!hit?.lassoPoints) return;
+      setTimeout(() => { select(hit.points.map(({ customdata }) => customdata)); page.paintMap(); });
     });
   });
   tell();
