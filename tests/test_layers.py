@@ -17,7 +17,7 @@ LAYERS = [
     {"errors"},
     {"settings", "prediction", "processes", "threshold"},
     {"data", "transport", "universal", "run_folder", "clustering"},
-    {"embeddings", "networks", "losses", "answers", "sorted_copies", "pictures"},
+    {"embeddings", "networks", "losses", "answers", "sorted_copies", "pictures", "data_quality"},
     {"methods", "discovery", "evaluation"},
     {"training", "network_features"},
     {"model"},

@@ -18,6 +18,7 @@ from uniot.adaptation import OnStep, adapt
 from uniot.data.arrays import scaled_rows
 from uniot.data.image_files import ImageFile
 from uniot.data.samples import Samples, TensorSamples
+from uniot.data_quality.checks import CheckedCollections, LabelledSamples, check_collections
 from uniot.embeddings.blocks import Extraction
 from uniot.embeddings.extraction import OnProgress, duplicates, extract, extract_blocks
 from uniot.embeddings.image_reader import ImageReader
@@ -26,6 +27,7 @@ from uniot.embeddings.reading import Skipped
 from uniot.embeddings.store import EmbeddingStore
 from uniot.errors import DataError
 from uniot.model import AdaptedModel
+from uniot.network_features import embeddings_of_samples
 from uniot.prediction import Prediction
 from uniot.processes import Processes
 from uniot.run_folder import write_text
@@ -131,6 +133,27 @@ def adapt_images(
     # An image of the target that somebody named is in both collections on purpose.
     in_both = [pair for pair in equal if labelled.files[pair[0]].path != unlabelled.files[pair[1]].path]
     return ImageRun(model, labelled, unlabelled, in_both)
+
+
+def check_images(run: ImageRun) -> CheckedCollections:
+    """Look for wrong labels and near-duplicates among the images of a run, by the embeddings that it ended with."""
+    model = run.model
+    assert model.reader is not None
+    source, target = run.source, run.target
+    rows = [source.values, target.values]
+    if model.reader.fine_tunes:
+        both = [_samples(one, model.reader, model.settings) for one in (source, target)]
+        rows = [embeddings_of_samples(model.method, one, torch.arange(len(one))).numpy() for one in both]
+    places = {file.path for file in target.files}
+    return check_collections(
+        LabelledSamples(
+            rows[0],
+            [file.name for file in source.files],
+            np.array([str(file.label) for file in source.files]),
+            np.array([file.path in places for file in source.files]),
+        ),
+        LabelledSamples(rows[1], [file.name for file in target.files], model.labels(model.target)),
+    )
 
 
 def read_collection(

@@ -24,6 +24,8 @@ _RUN_FILES = (
     "metrics.json",
     "skipped.csv",
     "duplicates.csv",
+    "suspect_labels.csv",
+    "near_duplicates.csv",
     "images.json",
     "pictures.safetensors",
     "report.html",

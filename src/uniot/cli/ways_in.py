@@ -23,6 +23,7 @@ from uniot.errors import DataError
 if TYPE_CHECKING:
     import numpy as np
 
+    from uniot.data_quality.checks import CheckedCollections
     from uniot.images import ImageRun, Reading
     from uniot.labelling import Names
     from uniot.model import AdaptedModel
@@ -43,9 +44,12 @@ class Found:
     has_unused_labels: bool = False
     images: ImageRun | None = None
     pixels: tuple[np.ndarray, np.ndarray] | None = None
+    checked: CheckedCollections | None = None
 
     def write_notes(self, out: Path) -> None:
-        """Writes what there is to look at; which images could not be read, and which are in both collections."""
+        """Writes what there is to look at, what could not be read, and what is in both collections or looks wrong."""
+        if self.checked is not None:
+            self.checked.write(out)
         if self.pixels is not None:
             from uniot.pictures import PIXELS, write_pixels
 
@@ -128,16 +132,22 @@ class Beginning:
 
 def from_embeddings(begin: Beginning, out: Path, settings: Settings, processes: Processes, labels: str | None) -> Found:
     """A run from two files of embeddings, or from the digits of the demo; `labels` is a file, for the scores."""
+    import numpy as np
+
     from uniot.arrays import adapt_arrays
     from uniot.data.embedding_files import read_labels
+    from uniot.data_quality.checks import LabelledSamples, check_collections
     from uniot.labelling.named_collections import named_embeddings
 
     if labels == "folders":
         raise DataError("--target-labels folders is for images. Give the file that holds the labels.")
-    x, y, target, names, has_labels = _arrays(begin)
+    read = _arrays(begin)
+    x, y, target, names, source_names = read.x, read.y, read.target, read.names, read.source_names
     truth = None if labels is None else read_labels(Path(labels), names)
     if begin.names is not None:
         x, y, target, kept = named_embeddings(x, y, target, names, begin.names)
+        decided = zip(begin.names.names, begin.names.decisions.tolist(), strict=True)
+        source_names = source_names + [name for name, decision in decided if decision != "discarded"]
         names = [name for name, keep in zip(names, kept, strict=True) if keep]
         truth = None if truth is None else truth[kept]
     with training_progress(processes.rank == 0) as on_step:
@@ -152,28 +162,55 @@ def from_embeddings(begin: Beginning, out: Path, settings: Settings, processes: 
             oracle_y_target=truth,
             on_step=on_step,
         )
+    checked = None
+    if processes.rank == 0:
+        labelled = LabelledSamples(x, source_names, np.asarray(y), np.arange(len(x)) >= len(read.x))
+        checked = check_collections(labelled, LabelledSamples(target, names, model.labels(model.target)))
     return Found(
         model,
         names,
         truth,
-        has_unused_labels=has_labels and truth is None,
+        has_unused_labels=read.has_labels and truth is None,
         pixels=(x, target) if begin.source is None else None,
+        checked=checked,
     )
 
 
-def _arrays(begin: Beginning) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[str], bool]:
-    """Source, its labels, target, names of its samples, and whether it came with labels."""
+@dataclass(frozen=True)
+class _Arrays:
+    """Embeddings or digits of both collections, names of their samples, and whether the target came with labels."""
+
+    x: np.ndarray
+    y: np.ndarray
+    target: np.ndarray
+    names: list[str]
+    source_names: list[str]
+    has_labels: bool
+
+
+def _arrays(begin: Beginning) -> _Arrays:
     from uniot.data.digits import load_digits_pair
     from uniot.data.embedding_files import read_embeddings
 
     if begin.source is None or begin.target is None:
         digits = load_digits_pair()
-        return digits.source_images, digits.source_labels, digits.target_images, digits.target_names, False
+        x, y = digits.source_images, digits.source_labels
+        return _Arrays(x, y, digits.target_images, digits.target_names, _numbers(len(x)), has_labels=False)
     labelled, unlabelled = read_embeddings(begin.source), read_embeddings(begin.target)
     if labelled.y is None:
         raise DataError(f"{begin.source} holds no labels. Save them as y: `numpy.savez(file, x=embeddings, y=labels)`.")
-    names = unlabelled.ids or [str(row) for row in range(len(unlabelled.x))]
-    return labelled.x, labelled.y, unlabelled.x, names, unlabelled.y is not None
+    return _Arrays(
+        labelled.x,
+        labelled.y,
+        unlabelled.x,
+        names=unlabelled.ids or _numbers(len(unlabelled.x)),
+        source_names=labelled.ids or _numbers(len(labelled.x)),
+        has_labels=unlabelled.y is not None,
+    )
+
+
+def _numbers(count: int) -> list[str]:
+    return [str(row) for row in range(count)]
 
 
 def from_images(
@@ -191,7 +228,7 @@ def from_images(
     from uniot.adaptation import oracle_watch
     from uniot.data.image_files import labelled_images, labels_from_folders, labels_from_list, unlabelled_images
     from uniot.embeddings.image_reader import ImageReader
-    from uniot.images import adapt_images
+    from uniot.images import adapt_images, check_images
     from uniot.labelling.named_collections import named_images
 
     assert begin.source is not None
@@ -219,7 +256,8 @@ def from_images(
             on_step=on_step,
         )
     true = None if truth is None else truth[run.target.kept]
-    return Found(run.model, [file.name for file in run.target.files], true, images=run)
+    checked = check_images(run) if processes.rank == 0 else None
+    return Found(run.model, [file.name for file in run.target.files], true, images=run, checked=checked)
 
 
 def open_reading(strict: bool, store: Path | None, workers: int | None, stack: ExitStack | None) -> Reading:
@@ -245,6 +283,8 @@ def show(found: Found, out: Path, begin: Beginning, *, was_finished: bool) -> No
         show_scores(score_run(model, found.truth, out))
     if found.images is not None:
         show_reading(found.images, out)
+    for line in () if found.checked is None else found.checked.lines(out):
+        screen.print(line)
     if found.has_unused_labels:
         screen.print(f"{begin.target} holds labels (y). They were not used; score with the line below.")
     show_private_classes(model)
