@@ -87,10 +87,10 @@ def with_target(model: AdaptedModel, n_images: int, n_groups: int, rng: np.rando
     features = directions[np.where(known, nearest, N_CLASSES + group)] + rng.normal(size=(n_images, width))
     features /= np.linalg.norm(features, axis=1, keepdims=True)
     centres = directions[N_CLASSES:] / np.linalg.norm(directions[N_CLASSES:], axis=1, keepdims=True)
-    confidence = np.where(known, 0.9, 0.1)
+    known_score, confidence = np.where(known, 0.9, 0.1), np.full(len(known), 0.9)
     return replace(
         model,
-        target=Prediction(nearest, known, confidence, group, np.where(known, 0.0, 0.5)),
+        target=Prediction(nearest, known, known_score, confidence, group, np.where(known, 0.0, 0.5)),
         target_features=features.astype(np.float32),
         groups=replace(model.groups, group=group[~known], centres=centres.astype(np.float32)),
     )

@@ -93,7 +93,7 @@ def outcome_of(task: str, seed: int, model: AdaptedModel, truth: np.ndarray, beg
         truth,
         model.labels(answers),
         source_classes=model.classes,
-        confidence=answers.confidence,
+        known_score=model.target_shares,
         nearest=model.classes[answers.nearest],
         features=model.target_features,
         groups=answers.group,

@@ -42,7 +42,7 @@ def main(model: str, *images: str) -> None:
     names = ["nearest", "known", "confidence", "group"]
     for path, nearest, known, confidence, group in zip(images, *session.run(names, {"pixels": pixels}), strict=True):
         label = classes[nearest] if known else unknown if group < 0 else f"{unknown}, group {group}"
-        print(f"{path}: {label} (confidence {confidence:.3f}, nearest {classes[nearest]})")
+        print(f"{path}: {label} (confidence {confidence:.3f}, nearest class {classes[nearest]})")
 
 
 if __name__ == "__main__":

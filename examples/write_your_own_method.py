@@ -81,8 +81,8 @@ def main() -> None:
         model = UniOT(method=method, random_state=0, steps=150, hidden_size=64, feature_size=32, n_private_classes=4)
         model.fit(toy.x_source, toy.y_source, toy.x_target)
         # The truth is used to score, after everything is done.
-        confidence = model.confidence(toy.x_target)
-        scores = evaluate(toy.oracle_y_target, model.labels_, source_classes=model.classes_, confidence=confidence)
+        known = model.known_score(toy.x_target)
+        scores = evaluate(toy.oracle_y_target, model.labels_, source_classes=model.classes_, known_score=known)
         print(f"{method:11}", *(f"{100 * scores.to_dict()[name]:15.1f}" for name in names))
 
 

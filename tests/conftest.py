@@ -2,30 +2,27 @@ from __future__ import annotations
 
 import io
 import os
-import shutil
+import signal
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import redirect_stderr, redirect_stdout
+from contextlib import AbstractContextManager, contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 from unittest import mock
 
 import numpy as np
 import pytest
 import torch
+from hypothesis import settings
 from PIL import Image, ImageDraw
 
 from uniot.cli import main
 
-if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+from browser import browsing, chromium, chromium_page  # noqa: F401  # fixtures; isort: skip
 
-BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-# No sandbox, because a container's root has none; the rest keeps the browser from calling home.
-BROWSER_OPTIONS = (
-    "--no-sandbox --disable-gpu --no-first-run --disable-background-networking --disable-component-update "
-    "--disable-sync"
-)
+# How long an example takes says how busy the machine is, not whether the code is right.
+settings.register_profile("uniot", deadline=None)
+settings.load_profile("uniot")
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -65,36 +62,6 @@ def run_command(*arguments: object) -> Answer:
 def uniot() -> Callable[..., Answer]:
     """`uniot("predict", run, new)` is `uniot predict run new`."""
     return run_command
-
-
-@pytest.fixture(scope="session")
-def chromium() -> Iterator[Browser]:
-    """One browser for all tests; where there is none they are skipped, unless UNIOT_REQUIRE_BROWSER is set."""
-    try:
-        from playwright.sync_api import sync_playwright
-    except ImportError:
-        no_browser("the package playwright is not installed")
-    with sync_playwright() as playwright:
-        own = playwright.chromium.executable_path
-        found = next(filter(None, map(shutil.which, (*BROWSERS, own))), None)
-        if found is None:
-            no_browser(f"none of {', '.join(BROWSERS)} is on the path, and playwright has none of its own")
-        browser = playwright.chromium.launch(executable_path=found, args=BROWSER_OPTIONS.split())
-        yield browser
-        browser.close()
-
-
-@pytest.fixture
-def chromium_page(chromium: Browser) -> Iterator[Page]:
-    """A new page that shares nothing with other tests."""
-    with chromium.new_context() as context:
-        yield context.new_page()
-
-
-def no_browser(why: str) -> None:
-    if os.environ.get("UNIOT_REQUIRE_BROWSER"):
-        pytest.fail(f"UNIOT_REQUIRE_BROWSER is set, and {why}", pytrace=False)
-    pytest.skip(f"no browser: {why}")
 
 
 @pytest.fixture(scope="session")
@@ -140,3 +107,33 @@ def make_folders(top: Path, each: int) -> tuple[Path, Path]:
             for number in range(each):
                 draw(kind, number, dark=name == "unlabelled").save(folder / f"{number:02d} é.png")
     return top / "labelled", top / "unlabelled"
+
+
+@pytest.fixture
+def little_memory() -> Callable[[], AbstractContextManager[None]]:
+    """Within the block this process may take half a gigabyte more than it has, if the system can count it."""
+
+    @contextmanager
+    def limited(room: int = 1 << 29) -> Iterator[None]:
+        if sys.platform != "linux":
+            yield
+            return
+        import resource
+
+        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
+        before = resource.getrlimit(resource.RLIMIT_AS)
+        resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + room, before[1]))
+        try:
+            yield
+        finally:
+            resource.setrlimit(resource.RLIMIT_AS, before)
+
+    return limited
+
+
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Ctrl-C reaches this test and the processes that it starts, even if the suite was started with it ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)

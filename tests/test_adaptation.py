@@ -55,7 +55,7 @@ def test_the_universal_variant_carries_over_the_network_that_it_trained():
     random = np.random.default_rng(0)
     images = random.random((40, 12, 12)).astype(np.float32) / 2
     images[::2, 4:9] += 0.5
-    settings = {"backbone": "small-cnn", "random_state": 1, **FAST}
+    settings = {"network": "small-cnn", "random_state": 1, **FAST}
     first = UniOT(**settings).fit(images, np.arange(40) % 2, images)
     anew = UniOT(**settings).fit(images, np.arange(40) % 2, images)
     on = UniOT(**settings).fit(images, np.arange(40) % 2, images, start=first)

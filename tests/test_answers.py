@@ -27,6 +27,7 @@ CLASSES = np.array(["back pack", "cup, white"])
 PREDICTION = Prediction(
     nearest=np.array([1, 0, 1, 0]),
     known=np.array([True, False, False, True]),
+    known_score=np.array([0.8, 0.1, 0.4, 1.0]),
     confidence=np.array([0.75, 0.1234567, 0.4999999, 1.0]),
     group=np.array([-1, 3, -1, -1]),
     group_confidence=np.array([0, 0.25, 0, 0]),
@@ -49,7 +50,7 @@ def many(n: int, n_classes: int = 2) -> Prediction:
     draw = np.random.default_rng(0)
     known = draw.random(n) < 0.5
     group = np.where(known, -1, draw.integers(-1, 5, n))
-    return Prediction(draw.integers(0, n_classes, n), known, draw.random(n), group, draw.random(n))
+    return Prediction(draw.integers(0, n_classes, n), known, draw.random(n), draw.random(n), group, draw.random(n))
 
 
 def write(path: Path, names=NAMES, prediction=PREDICTION, classes=CLASSES, unknown="unknown") -> Path:
@@ -164,12 +165,13 @@ TEXT = st.text(st.characters(exclude_characters="\0"))
 )
 @example(rows=[("a\rb", 0, True, -1), ("\r\n", 1, False, 2), ("\udcff", 2, True, 0)], classes=["\n", "\r", '"\ud800,'])
 @example(rows=[("=1+1", 0, True, -1), ("\u2028\x1c\x85", 1, True, -1), (" a ", 2, False, -1)], classes=["", " ", "é"])
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_any_name_and_any_class_come_back_from_both_kinds(tmp_path_factory, rows, classes):
     names, nearest, known, group = map(list, zip(*rows, strict=True)) if rows else ([], [], [], [])
     known = np.array(known, dtype=bool)
     confidence = np.linspace(0, 1, len(rows))
-    prediction = Prediction(np.array(nearest, dtype=int), known, confidence, np.where(known, -1, group), confidence)
+    group = np.where(known, -1, group)
+    prediction = Prediction(np.array(nearest, dtype=int), known, confidence, confidence, group, confidence)
     # What UTF-8 cannot hold is written out; all else is left alone.
     plain = [name.encode("utf-8", "backslashreplace").decode() for name in names]
     plain_classes = [name.encode("utf-8", "backslashreplace").decode() for name in classes]

@@ -116,7 +116,7 @@ def test_adapt_writes_the_run_folder(run: Path, toy: ToyDomains) -> None:
     assert rows[3]["path"] == "ünï cödé/3, photo.jpg"
     for row in rows:
         assert (row["label"] == "unknown") == (row["known"] == "false") == (row["group"] != "")
-        assert (float(row["confidence"]) >= 0.5 - 1e-6) == (row["known"] == "true")
+        assert row["known"] == "true" or float(row["confidence"]) >= 0.5
         if row["known"] == "true":
             assert row["label"] == row["nearest_class"]
     history = (run / "history.csv").read_text().splitlines()
@@ -171,9 +171,9 @@ def test_few_samples_and_what_forms_no_class_are_told(
 
 def test_steps_that_are_not_taken_are_told(uniot: Callable, files: Path, tmp_path: Path) -> None:
     command = ("adapt", files / "source.npz", files / "target.npz", "--out")
-    told = uniot(*command, tmp_path / "run", "--steps", 50).stderr
-    assert "uniot-universal trains nothing but a backbone, with --fine-tune, so that 50 steps have no effect" in told
-    assert uniot(*command, tmp_path / "again").stderr == ""
+    told = " ".join(uniot(*command, tmp_path / "run", "--steps", 50).stdout.split())
+    assert "Warning: uniot-universal trains nothing but a network, if there is one to train, so that 50 steps" in told
+    assert "50 steps" not in uniot(*command, tmp_path / "again").stdout
 
 
 def test_the_last_lines_of_adapt_say_what_came_out_and_what_is_next(adapt: Callable, tmp_path: Path) -> None:
@@ -223,9 +223,8 @@ def test_same_embeddings_under_other_names_are_another_run(
 
 def test_too_few_steps_for_the_detection_are_told(adapt: Callable, tmp_path: Path) -> None:
     words = "detection trains from step 22 on (detection_start = 20), and this run ends with step 21, so it never does"
-    assert words in adapt(tmp_path / "few", "--steps", 21).stderr
-    enough = adapt(tmp_path / "enough", "--steps", 22)
-    assert "Warning" not in enough.stderr
+    assert words in " ".join(adapt(tmp_path / "few", "--steps", 21).stdout.split())
+    assert "trains from step" not in adapt(tmp_path / "enough", "--steps", 22).stdout
     history = (tmp_path / "enough" / "history.csv").read_text().splitlines()
     detected = history[0].split(",").index("loss_common")
     assert [float(line.split(",")[detected]) > 0 for line in history[-2:]] == [False, True]
@@ -333,6 +332,7 @@ def test_evaluate_reads_the_truth_in_several_forms(
     answer = uniot("evaluate", run, "--labels", truth)
     assert answer.code == 0, answer.stderr
     metrics = json.loads((run / "metrics.json").read_text())
+    assert sum(sum(given.values()) for given in metrics["confusion"].values()) == metrics["counts"]["rows"]
     assert metrics["h_score"] > 0.8
     assert "h_score" in answer.stdout
     (run / "metrics.json").unlink()
@@ -451,6 +451,7 @@ def test_a_second_process_is_kept_out(adapt: Callable, tmp_path: Path) -> None:
     assert "another uniot process is writing" in answer.stderr
 
 
+@pytest.mark.usefixtures("interruptible")
 @pytest.mark.slow
 def test_ctrl_c_saves_and_the_same_command_ends_like_an_undisturbed_run(
     uniot: Callable, files: Path, tmp_path: Path

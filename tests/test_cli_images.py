@@ -138,10 +138,12 @@ def test_strict_stops_at_an_unreadable_file(uniot, place, adapted):
 
 def test_photograph_gets_one_line(uniot, place, adapted):
     row = answers(place / "run" / "predictions.csv")[0]
-    label = row["label"] if row["known"] == "true" else f"unknown, group {row['group']}; nearest {row['nearest_class']}"
     line = uniot("predict", "run", "unlabelled/circle/00 é.png", folder=place).stdout
-    sure = f"confidence {float(row['confidence']):.2f}, known from 0.5 on"
-    assert line == f"unlabelled/circle/00 é.png: {label}, {sure}\n"
+    said = f"{row['label']}, confidence {float(row['confidence']):.2f}"
+    if row["known"] == "false":
+        said += f"; group {row['group']}, group confidence {float(row['group_confidence']):.2f}"
+        said += f"; nearest class {row['nearest_class']}"
+    assert line == f"unlabelled/circle/00 é.png: {said}\n"
 
 
 def test_photographs_get_a_line_each_and_what_is_none_is_told_apart(uniot, place, adapted):
@@ -168,6 +170,9 @@ def test_photographs_are_written_to_a_table_as_they_were_given(uniot, place, ada
         (("unlabelled/broken.jpg",), "unlabelled/broken.jpg cannot be used (not an image: none of JPEG, PNG, WebP, GI"),
         (("lists/wrong.txt",), "lists/circle/00 é.png first (no such file or directory). Check that they are images"),
         (("unlabelled", "--copy-to", "unlabelled/sorted"), "unlabelled/sorted lies in unlabelled, so that copies"),
+        (("unlabelled/circle/00 é.png", "--copy-to", "labelled"), "labelled is the collection /"),
+        (("unlabelled/circle/00 é.png", "--copy-to", "."), ". contains /"),
+        (("unlabelled/circle/00 é.png", "--copy-to", "unlabelled/circle"), "unlabelled/circle lies in /"),
     ],
 )
 def test_what_cannot_be_predicted_is_told_and_leaves_standard_output_empty(uniot, place, adapted, arguments, words):
@@ -321,6 +326,7 @@ def test_what_cannot_be_done_is_told_in_a_sentence(uniot, place, arguments, word
     assert not (place / "refused").exists()
 
 
+@pytest.mark.usefixtures("interruptible")
 @pytest.mark.slow
 def test_ctrl_c_while_images_are_read_is_told_and_what_was_computed_is_kept(place, tmp_path):
     image = next((place / "labelled" / "circle").iterdir()).read_bytes()

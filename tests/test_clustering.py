@@ -136,7 +136,7 @@ def test_tensors_with_gradient_and_half_precision_are_read():
     assert same_partition(spherical_kmeans(tensor, 3).groups, classes)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(
     arrays(np.int8, st.tuples(st.integers(1, 12), st.integers(1, 3)), elements=st.integers(-2, 2)),
     st.integers(1, 12),

@@ -80,10 +80,20 @@ def test_the_largest_probability_is_what_predict_says(toy: ToyDomains, fitted: U
     np.testing.assert_array_equal(names[probabilities.argmax(axis=1)], fitted.labels_)
 
 
-def test_confidence_is_at_least_one_half_where_known(toy: ToyDomains, fitted: UniOT) -> None:
-    confidence = fitted.confidence(toy.x_target)
-    assert ((confidence >= 0) & (confidence <= 1)).all()
-    np.testing.assert_array_equal(confidence >= 0.5 - 1e-6, fitted.labels_ != "unknown")
+def test_known_score_is_at_least_one_half_where_known(toy: ToyDomains, fitted: UniOT) -> None:
+    score = fitted.known_score(toy.x_target)
+    assert ((score >= 0) & (score <= 1)).all()
+    np.testing.assert_array_equal(score >= 0.5 - 1e-6, fitted.labels_ != "unknown")
+
+
+def test_confidence_is_the_probability_of_the_answer(toy: ToyDomains, fitted: UniOT) -> None:
+    probabilities, labels = fitted.predict_proba(toy.x_target), fitted.predict(toy.x_target)
+    column = np.array([[*fitted.classes_, "unknown"].index(label) for label in labels])
+    np.testing.assert_array_equal(fitted.confidence(toy.x_target), probabilities[np.arange(len(column)), column])
+    np.testing.assert_allclose(fitted.model_.target.confidence, fitted.confidence(toy.x_target), atol=1e-6)
+    is_unknown = labels == "unknown"
+    assert is_unknown.any()
+    assert (fitted.confidence(toy.x_target)[is_unknown] >= 0.5).all()
 
 
 def test_every_unknown_row_has_a_group_and_no_known_one(toy: ToyDomains, fitted: UniOT) -> None:
@@ -302,7 +312,7 @@ class TestBadInput:
     def test_images_outside_zero_to_one(self) -> None:
         images = np.full((10, 8, 8), 255)
         with pytest.raises(DataError, match=r"values from 255 to 255.*from 0 to 1"):
-            self.fit(images, [0, 1] * 5, images, backbone="small-cnn")
+            self.fit(images, [0, 1] * 5, images, network="small-cnn")
 
 
 def test_a_finished_run_in_the_folder_is_taken_as_it_is(toy: ToyDomains, fitted: UniOT, tmp_path, small: dict) -> None:
@@ -314,7 +324,7 @@ def test_a_finished_run_in_the_folder_is_taken_as_it_is(toy: ToyDomains, fitted:
     np.testing.assert_array_equal(again.labels_, fitted.labels_)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     n_target=st.integers(2, 50),
     n_source=st.integers(2, 30),

@@ -9,7 +9,12 @@ import pytest
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 PROMISES = {
-    "first_steps.py": ["H-score: 100.0", "groups among the unknown: ", "three new samples: ['common-0'"],
+    "first_steps.py": [
+        "H-score: 100.0",
+        "groups among the unknown: ",
+        "new sample: common-0, confidence 0.",
+        "new sample: unknown, confidence 0.",
+    ],
     "transport_alone.py": ["converged: True", "known among the near: 200 of 200", "class 0, known: True"],
 }
 

@@ -150,7 +150,7 @@ def test_a_sample_that_is_known_within_the_tolerance_is_known_by_its_probabiliti
 
 
 def test_the_file_says_what_it_is(exported: Exported, model: AdaptedModel) -> None:
-    assert exported.about["format"] == "uniot-onnx-1"
+    assert exported.about["format"] == "uniot-onnx-2"
     assert exported.about["uniot_version"] == uniot.__version__
     assert json.loads(exported.about["classes"]) == model.classes.tolist()
     assert json.loads(exported.about["unknown"]) == "unknown"
@@ -456,7 +456,7 @@ def test_the_small_network_goes_through(tmp_path: Path) -> None:
     random = np.random.default_rng(0)
     images = random.random((40, 21, 17)).astype(np.float32) / 2
     images[::2, 4:9] += 0.5
-    fitted = UniOT(random_state=0, backbone="small-cnn", **PAPER).fit(images, np.arange(40) % 2, images)
+    fitted = UniOT(random_state=0, network="small-cnn", **PAPER).fit(images, np.arange(40) % 2, images)
     written = export_onnx(fitted.model_, tmp_path / "model.onnx")
     assert (written.input_name, written.input_shape) == ("images", (21, 17))
     exported = Exported(tmp_path / "model.onnx")

@@ -258,8 +258,8 @@ def _of_other_sizes(folder: Path) -> None:
         (lambda folder: (folder / "model.safetensors").write_bytes(b"\x80\x04pickle"), "cannot be read"),
         (lambda folder: (folder / "model.safetensors").unlink(), "holds no run of uniot: there is no model.safetens"),
         (lambda folder: (folder / "features.safetensors").unlink(), "somebody/office/features.safetensors does not"),
-        (_of_another_kind, r"holds nothing that this version of uniot can read \(KeyError"),
-        (_of_other_sizes, r"holds nothing that this version of uniot can read \(RuntimeError"),
+        (_of_another_kind, r"somebody/office/model.safetensors says nothing of classes of its run: field required"),
+        (_of_other_sizes, r"model.safetensors does not fit its settings \(size mismatch for projection.hidden.weight"),
     ],
 )
 def test_what_cannot_be_used_is_refused_and_leaves_no_trace(

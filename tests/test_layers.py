@@ -14,14 +14,15 @@ PACKAGE = Path(uniot.__file__).parent
 FILES = sorted(PACKAGE.rglob("*.py"))
 
 LAYERS = [
-    {"errors"},
-    {"settings", "prediction", "processes", "threshold"},
+    {"errors", "untrusted", "words"},
+    {"settings", "prediction", "processes", "threshold", "stored_tensors", "calibration"},
     {"data", "transport", "universal", "run_folder", "clustering"},
-    {"embeddings", "networks", "losses", "answers", "sorted_copies", "pictures", "data_quality"},
+    {"embeddings", "networks", "losses", "answers", "sorted_copies", "pictures", "annotations", "data_quality"},
     {"methods", "discovery", "evaluation"},
     {"training", "network_features"},
     {"model"},
-    {"method_building", "run_contents"},
+    {"method_building", "run_contents", "run_description"},
+    {"restoring"},
     {"model_files", "conclusion", "whole_run"},
     {"adaptation"},
     {"arrays"},

@@ -18,7 +18,6 @@ from uniot.data.toy import ToyDomains, make_toy_domains
 from uniot.errors import DataError, SettingsError
 from uniot.hub.sharing import without_data
 from uniot.model_files import load_model, save_model
-from uniot.run_folder import read_tensors, write_tensors
 from uniot.settings import Settings
 from uniot.training import fingerprint
 
@@ -75,7 +74,7 @@ def test_fit_and_predict_meet_a_preference_alike(
     np.testing.assert_array_equal(fitted.predict(toy.x_target, **preference), preferring.labels_)
     full = fitted.predict_full(toy.x_target, **preference)
     np.testing.assert_allclose(full.confidence, preferring.model_.target.confidence, atol=1e-6)
-    np.testing.assert_array_equal(full.known, full.confidence >= 0.5)
+    np.testing.assert_array_equal(full.known, full.known_score >= 0.5)
     column = np.where(full.known, full.nearest, len(fitted.classes_))
     np.testing.assert_array_equal(fitted.predict_proba(toy.x_target, **preference).argmax(axis=1), column)
     assert preferring.private_prior_ == pytest.approx(fitted.private_prior_)
@@ -163,18 +162,7 @@ def test_a_run_that_was_shared_without_its_target_keeps_its_preference_and_takes
         shared.predict(toy.x_target, private_prior=0.3)
 
 
-def test_runs_made_before_there_were_preferences_are_read_and_recognised(
-    toy: ToyDomains, fitted: UniOT, tmp_path: Path
-) -> None:
-    fitted.save(tmp_path / "run")
-    tensors, about = read_tensors(tmp_path / "run" / "model.safetensors")
-    del about["threshold"], about["settings"]["private_prior"], about["settings"]["prefer"]
-    write_tensors(tmp_path / "run" / "model.safetensors", tensors, about)
-    np.testing.assert_array_equal(
-        UniOT.load(tmp_path / "run").predict(toy.x_target, private_prior=0.5),
-        fitted.predict(toy.x_target, private_prior=0.5),
-    )
-    # A digest over the settings as they were: without the two names.
+def test_a_preference_that_is_not_set_is_outside_the_fingerprint() -> None:
     plain, preferring = Settings.checked(), Settings.checked(prefer="known")
     assert not {"private_prior", "prefer"} & set(plain.model_dump(exclude=plain.outside_fingerprint))
     assert fingerprint(plain, []) != fingerprint(preferring, [])

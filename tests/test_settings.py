@@ -90,7 +90,7 @@ def test_settings_come_back_from_toml_as_they_went(tmp_path):
         assert read(written.to_toml(), tmp_path) == written
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     epsilon=st.floats(1e-3, 10),
     learning_rate=st.floats(0, 100, exclude_min=True),

@@ -11,7 +11,7 @@ from uniot import sorted_copies
 from uniot.answers import AnswerWriter
 from uniot.errors import DataError, RunFolderError
 from uniot.prediction import Prediction
-from uniot.sorted_copies import SortedCopies
+from uniot.sorted_copies import SortedCopies, check_destination
 
 TEXT = st.text(st.characters(exclude_characters="\0"))
 NAMES = ["a.jpg", 'b "x".jpg', "ü/c.jpg", "d.jpg"]
@@ -19,6 +19,7 @@ CLASSES = np.array(["back pack", "cup, white"])
 PREDICTION = Prediction(
     nearest=np.array([1, 0, 1, 0]),
     known=np.array([True, False, False, True]),
+    known_score=np.array([0.8, 0.1, 0.4, 1.0]),
     confidence=np.array([0.75, 0.1234567, 0.4999999, 1.0]),
     group=np.array([-1, 3, -1, -1]),
     group_confidence=np.array([0, 0.25, 0, 0]),
@@ -56,8 +57,8 @@ def make(photos: Path, *names: str) -> list[tuple[Path, str]]:
 def copy_sorted(files, labels, groups, known, out: Path, source: Path) -> int:
     """`SortedCopies` in one call, with the class of each image in `labels`."""
     classes, nearest = np.unique(labels, return_inverse=True)
-    prediction = Prediction(nearest, known, np.zeros(len(labels)), groups, np.zeros(len(labels)))
-    return SortedCopies(out, classes, source=source).write(files, prediction)
+    prediction = Prediction(nearest, known, np.zeros(len(labels)), np.zeros(len(labels)), groups, np.zeros(len(labels)))
+    return SortedCopies(out, classes, collections=[source]).write(files, prediction)
 
 
 def sort(files, labels, out: Path, source: Path, groups=None) -> int:
@@ -128,12 +129,14 @@ def test_images_come_in_blocks_as_well_as_in_one_go(tmp_path, photos):
     for path, _ in files[:3]:
         path.write_text("same")
     classes = np.array(["a/b", "a:b"])
-    prediction = Prediction(np.array([1, 1, 1, 0]), np.ones(4, dtype=bool), np.ones(4), np.full(4, -1), np.zeros(4))
-    copies = SortedCopies(tmp_path / "out", classes, source=photos)
+    prediction = Prediction(
+        np.array([1, 1, 1, 0]), np.ones(4, dtype=bool), np.ones(4), np.ones(4), np.full(4, -1), np.zeros(4)
+    )
+    copies = SortedCopies(tmp_path / "out", classes, collections=[photos])
     assert [copies.write([file], part(prediction, slice(row, row + 1))) for row, file in enumerate(files)] == [1] * 4
     expected = {"a_b-2/a.jpg": "same", "a_b-2/a-2.jpg": "same", "a_b-2/a-3.jpg": "same", "a_b/b.jpg": "b.jpg"}
     assert tree(tmp_path / "out") == expected
-    SortedCopies(tmp_path / "out", classes, source=photos).write(files, prediction)
+    SortedCopies(tmp_path / "out", classes, collections=[photos]).write(files, prediction)
     assert tree(tmp_path / "out") == expected
 
 
@@ -256,7 +259,7 @@ def test_classes_that_look_alike_get_folders_of_their_own(tmp_path, photos):
 
 
 @given(labels=st.lists(TEXT, min_size=1, max_size=5, unique=True), names=st.data())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_nothing_leaves_the_folder_whatever_things_are_called(tmp_path_factory, labels, names):
     top = tmp_path_factory.mktemp("any")
     (top / "photo").write_text("photo")
@@ -284,15 +287,36 @@ def test_folder_inside_the_input_is_refused(tmp_path, photos):
     files = make(photos, "a.jpg")
     (tmp_path / "link").symlink_to(photos)
     for out in (photos, photos / "sorted", photos / ".." / "photos" / "x", tmp_path / "link" / "sorted"):
-        with pytest.raises(RunFolderError, match="copies would be taken for samples. Give a folder outside of it"):
+        with pytest.raises(RunFolderError, match="copies would be taken for samples. Give a folder apart from it"):
             sort(files, ["cup"], out, photos)
     assert {path.name for path in photos.iterdir()} == {"a.jpg"}
 
 
-def test_class_folder_that_is_the_input_is_refused(tmp_path, photos):
-    with pytest.raises(RunFolderError, match="copies would be taken for samples"):
-        sort(make(photos, "a.jpg"), ["photos"], tmp_path, photos)
-    assert {path.name for path in photos.iterdir()} == {"a.jpg"}
+@pytest.mark.parametrize(
+    ("place", "how"),
+    [
+        ("labelled", "is the collection"),
+        ("labelled/cup/new", "lies in"),
+        (".", "contains"),
+        ("elsewhere/mugs", "is read as a part of"),
+        ("elsewhere/mugs/new", "lies in"),
+        ("elsewhere", "contains"),
+        ("beside", "is the collection"),
+    ],
+)
+def test_destination_that_overlaps_a_collection_is_refused_links_followed(tmp_path, place, how):
+    for folder in ("labelled/cup", "elsewhere/mugs"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "labelled" / "mug").symlink_to(tmp_path / "elsewhere" / "mugs")
+    (tmp_path / "beside").symlink_to(tmp_path / "labelled")
+    with pytest.raises(RunFolderError, match=f"{how} .*labelled, so that copies would be taken for samples"):
+        check_destination(tmp_path / place, [tmp_path / "labelled"])
+
+
+def test_destination_beside_a_collection_or_a_list_file_is_allowed(tmp_path):
+    (tmp_path / "labelled").mkdir()
+    (tmp_path / "list.txt").write_text("a.jpg\n")
+    check_destination(tmp_path / "labelled-sorted", [tmp_path / "labelled", tmp_path / "list.txt"])
 
 
 def test_link_out_of_the_folder_is_not_followed(tmp_path, photos):

@@ -8,8 +8,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from uniot.calibration import Calibration
 from uniot.methods import Decision
-from uniot.threshold import Threshold, rejected_fraction, shares_of_confidence, threshold_for
+from uniot.threshold import Threshold, threshold_for
 
 # Few different values, so that ties are frequent; and any values, zero included.
 SHARES = st.lists(
@@ -22,8 +23,8 @@ PRIORS = st.floats(0, 1)
 
 def n_rejected(shares: np.ndarray, threshold: Threshold | None) -> int:
     decision = Decision(torch.from_numpy(shares)[:, None], torch.from_numpy(shares >= 1)).by_threshold(threshold)
-    assert torch.isfinite(decision.confidence).all()
-    assert torch.equal(decision.known, decision.confidence >= 0.5)
+    assert torch.isfinite(decision.known_score).all()
+    assert torch.equal(decision.known, decision.known_score >= 0.5)
     return int((~decision.known).sum())
 
 
@@ -55,9 +56,9 @@ def test_nothing_or_everything_is_rejected_and_new_samples_are_no_exception(prio
     new = torch.tensor([[0.0, 0.0], [1e-9, 1e-12], [0.3, 0.1], [7.0, 9.0], [1e9, 1e8]], dtype=torch.float64)
     decision = Decision(new, new.max(dim=1).values >= 1).by_threshold(threshold)
     assert (decision.known == known).all()
-    assert ((decision.confidence >= 0.5) == known).all()
+    assert ((decision.known_score >= 0.5) == known).all()
     assert decision.nearest.tolist() == [0, 0, 0, 1, 0]
-    assert ((decision.probabilities().argmax(dim=1) == 2) == (not known)).all()
+    assert ((decision.probabilities(Calibration()).argmax(dim=1) == 2) == (not known)).all()
 
 
 def test_samples_that_are_tied_stay_together() -> None:
@@ -87,11 +88,3 @@ def test_without_a_preference_the_rule_decides() -> None:
     decision = Decision(shares, torch.tensor([True, False]))
     assert threshold_for(shares[:, 0].numpy(), None, None) is None
     assert decision.by_threshold(None) is decision
-
-
-def test_confidence_gives_the_shares_back() -> None:
-    shares = np.array([0.0, 1e-9, 0.5, 1.0, 3.0, 1e6])
-    np.testing.assert_allclose(shares_of_confidence(shares / (1 + shares)), shares, rtol=1e-9)
-    assert np.isfinite(shares_of_confidence(np.ones(1))).all()
-    assert rejected_fraction(shares) == 0.5
-    assert np.isnan(rejected_fraction(np.zeros(0)))

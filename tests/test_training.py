@@ -337,6 +337,7 @@ def test_fingerprint_tells_data_and_settings_apart_but_not_how_often_is_saved():
 # --- Ctrl-C and worse -------------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_ctrl_c_ends_the_step_saves_and_says_how_to_go_on(uninterrupted, tmp_path):
     def press(done: int, row: object) -> None:
         if done == 12:
@@ -353,6 +354,24 @@ def test_ctrl_c_ends_the_step_saves_and_says_how_to_go_on(uninterrupted, tmp_pat
     assert same_history(history, uninterrupted[1])
 
 
+def test_ctrl_c_that_was_ignored_from_the_start_stays_so(tmp_path):
+    seen = []
+
+    def press(done: int, row: object) -> None:
+        seen.append(signal.getsignal(signal.SIGINT))
+        os.kill(os.getpid(), signal.SIGINT)
+
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        _, history = small.run(tmp_path, press)
+        seen.append(signal.getsignal(signal.SIGINT))
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert len(history.rows) == 30
+    assert set(seen) == {signal.SIG_IGN}
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_second_ctrl_c_stops_at_once(tmp_path):
     def press_twice(done: int, row: object) -> None:
         if done == 12:
@@ -381,6 +400,7 @@ def test_what_an_interrupted_run_says_is_saved_is_saved(tmp_path, monkeypatch):
     assert f"stopped at step {about['step']} of 30" in str(caught.value)
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_without_a_folder_ctrl_c_is_left_alone():
     def press(done: int, row: object) -> None:
         if done == 2:
@@ -401,6 +421,7 @@ def start(folder: Path, pause: float) -> subprocess.Popen:
     )
 
 
+@pytest.mark.usefixtures("interruptible")
 @pytest.mark.slow
 def test_ctrl_c_at_a_terminal_says_where_the_run_stands(tmp_path):
     with start(tmp_path, pause=0.05) as process:

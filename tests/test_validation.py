@@ -96,7 +96,12 @@ class Stub:
 
 def answers(nearest: list[int], group: list[int], known: list[bool]) -> Prediction:
     return Prediction(
-        np.array(nearest), np.array(known), np.full(len(known), 0.5), np.array(group), np.zeros(len(known))
+        np.array(nearest),
+        np.array(known),
+        np.full(len(known), 0.5),
+        np.full(len(known), 0.5),
+        np.array(group),
+        np.zeros(len(known)),
     )
 
 

@@ -80,8 +80,10 @@ def adapt(
         )
     unknown = _unknown_label(unknown, classes)
     info = method_info(settings.method)
+    trains = not info.is_closed_form or settings.network != "none" or (reader is not None and reader.fine_tunes)
+    warnings = _step_warnings(settings, trains=trains)
     settings = settings.resolved(len(target), info.learning_rate)
-    if info.is_closed_form and settings.backbone == "none" and (reader is None or not reader.fine_tunes):
+    if not trains:
         settings = settings.model_copy(update={"steps": 0})
     steps = settings.steps or 0
     digest = fingerprint(settings)
@@ -122,7 +124,24 @@ def adapt(
             in_target=None if in_target is None else torch.from_numpy(in_target),
             reader=reader,
             processes=processes,
+            warnings=warnings,
         )
+
+
+def _step_warnings(settings: Settings, *, trains: bool) -> tuple[str, ...]:
+    """Return a warning of steps that are too few, or that are not taken."""
+    if settings.steps and not trains:
+        return (
+            f"{settings.method} trains nothing but a network, if there is one to train, so that {settings.steps} steps "
+            "have no effect. UniOT as published trains on embeddings too: method uniot.",
+        )
+    first = settings.detection_start + 2  # the method counts from zero, and begins after that step
+    if settings.method == "uniot" and settings.steps is not None and settings.steps < first:
+        return (
+            f"common-class detection trains from step {first} on (detection_start = {settings.detection_start}), and "
+            f"this run ends with step {settings.steps}, so it never does. Give more steps.",
+        )
+    return ()
 
 
 def labels_as_classes(labels: Any, classes: np.ndarray, name: str) -> np.ndarray:

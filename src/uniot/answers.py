@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Iterator, Sequence
+import io
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,7 @@ from uniot.data.text import as_utf8
 from uniot.errors import DataError, RunFolderError
 from uniot.prediction import Prediction
 from uniot.run_folder import replacing
+from uniot.untrusted import open_regular
 
 COLUMNS = ("path", "label", "known", "confidence", "nearest_class", "group", "group_confidence")
 
@@ -37,10 +39,10 @@ class Answers:
         names: what the samples are called.
         labels: class names and the unknown label, as text even where classes are integers: a .csv cannot tell.
         known: whether the sample belongs to a source class, bool.
-        confidence: from 0 to 1.
+        confidence: probability of the label, of a class or of being unknown.
         nearest_classes: names of the nearest source classes, text.
         groups: private group, -1 where there is none.
-        group_confidence: from 0 to 1; 0 where there is no group.
+        group_confidence: how clearly an unknown sample belongs to its group, from 0 to 1; 0 where there is no group.
     """
 
     names: list[str]
@@ -64,13 +66,23 @@ class AnswerWriter:
         place: a path that ends with .csv or .parquet; or an open text stream, which gets CSV and stays open.
         classes: source classes, text or integers, (c,).
         unknown: what an unknown sample is called.
+        group_names: what people call groups; an unknown sample of such a group is called so. With such names, integer
+            classes are written as text.
     """
 
-    def __init__(self, place: Path | TextIO, classes: np.ndarray, unknown: str | int) -> None:
+    def __init__(
+        self,
+        place: Path | TextIO,
+        classes: np.ndarray,
+        unknown: str | int,
+        group_names: Mapping[int, str] | None = None,
+    ) -> None:
         if isinstance(place, Path) and place.suffix.lower() not in (".csv", ".parquet"):
             raise DataError(f"{place} ends with {place.suffix!r}. Answers are written to .csv or .parquet files.")
         self._place = place
-        self._classes = classes if classes.dtype.kind != "U" else np.array([as_utf8(name) for name in classes])
+        self._group_names = group_names or {}
+        is_text = classes.dtype.kind == "U" or bool(self._group_names)
+        self._classes = np.array([as_utf8(str(name)) for name in classes.tolist()]) if is_text else classes
         self._unknown = unknown
         self._n_written = 0
         self._failure: OSError | None = None
@@ -117,7 +129,7 @@ class AnswerWriter:
         return list(
             zip(
                 map(as_utf8, names),
-                block.labels(self._classes, self._unknown).tolist(),
+                block.labels(self._classes, self._unknown, self._group_names).tolist(),
                 block.known.tolist(),
                 block.confidence.tolist(),
                 self._classes[block.nearest].tolist(),
@@ -217,7 +229,7 @@ def read_answers(path: Path) -> Answers:
 
 
 def _csv_columns(path: Path) -> dict[str, list[Any]]:
-    with path.open(encoding="utf-8-sig", newline="") as file:
+    with io.TextIOWrapper(open_regular(path), encoding="utf-8-sig", newline="") as file:
         lines = csv.reader(file)
         header = next(lines, [])
         _check_columns(header)
@@ -234,7 +246,7 @@ def _csv_columns(path: Path) -> dict[str, list[Any]]:
 def _parquet_columns(path: Path) -> dict[str, list[Any]]:
     pyarrow, parquet = import_pyarrow()
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             table = parquet.read_table(file)
     except pyarrow.ArrowException as error:
         raise ValueError(str(error)) from None

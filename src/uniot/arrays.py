@@ -49,7 +49,7 @@ def adapt_arrays(
     """
     source, labels, target = _checked(X, y, X_target, settings)
     # Only the labelled images are varied: it widens what a class may look like, the target is what it is.
-    augment = rewrite if settings.backbone != "none" else None
+    augment = rewrite if settings.network != "none" else None
     classes, class_index = np.unique(labels, return_inverse=True)
     return adapt(
         TensorSamples(source, augment),
@@ -93,7 +93,7 @@ def _checked(X: Any, y: Any, X_target: Any, settings: Settings) -> tuple[Tensor,
 
 
 def _as_tensor(values: Any, name: str, settings: Settings) -> Tensor:
-    if settings.backbone == "none":
+    if settings.network == "none":
         return scaled_rows(as_inputs(values, name), settings.input_norm)
     images = as_inputs(values, name, n_dims=3).astype(np.float32)
     if images.min() < 0 or images.max() > 1:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import chain
 from typing import cast
 
@@ -9,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from uniot.calibration import fit_calibration
 from uniot.data.batches import generator_for
 from uniot.data.samples import Samples
 from uniot.discovery import (
@@ -26,15 +28,15 @@ from uniot.network_features import embeddings_of_samples, features_of_samples, u
 from uniot.prediction import Prediction
 from uniot.processes import Processes
 from uniot.settings import Settings
-from uniot.threshold import rejected_fraction, threshold_for
+from uniot.threshold import threshold_for
 from uniot.training import History
-from uniot.universal import ClassSums, assess
+from uniot.universal import ClassSums, assess, data_warnings
 
 # Labelled samples that a run keeps, and that show how classes scatter; class means are those of all samples.
 _MOST_SOURCE_ROWS = 5000
 # Rows whose features are in memory at a time while class means are computed.
 _SUMMED_ROWS = 4096
-# So many target samples are enough to count the private classes by.
+# So many target samples are enough to count the private classes by, and to calibrate the probabilities on.
 _MOST_COUNTED_ROWS = 3000
 # A private group is at least so large beside the median known one, where classes are compact enough to tell.
 _LEAST_PART = 0.5
@@ -56,6 +58,7 @@ def conclude(
     in_target: Tensor | None = None,
     reader: ImageReader | None = None,
     processes: Processes | None = None,
+    warnings: Sequence[str] = (),
 ) -> AdaptedModel:
     """Fixes the rule on the whole target and groups what it leaves unknown.
 
@@ -74,6 +77,7 @@ def conclude(
         in_target: whether each labelled sample is one of the target's that somebody labelled, (n,); none is if None.
         reader: what makes inputs from images, where the samples come from images.
         processes: who shares the work.
+        warnings: about the settings; the model keeps them with those about the data.
     """
     processes = processes or Processes()
     in_target = torch.zeros(len(source_classes), dtype=torch.bool) if in_target is None else in_target
@@ -101,15 +105,35 @@ def conclude(
     own = method.adapted(trained)
     method.conclude(own, generator_for(settings.seed, _RULE), processes if processes.count > 1 else None)
     decision = method.decide(own)
-    threshold, target_shares = None, None
-    if settings.private_prior is not None or settings.prefer is not None:
-        target_shares = processes.gather_parts(decision.shares.max(dim=1).values, len(target)).numpy()
-        threshold = threshold_for(target_shares, settings.private_prior, settings.prefer)
-        decision = decision.by_threshold(threshold)
-    features = unit_rows(processes.gather_parts(own, len(target)))
+    target_shares = processes.gather_parts(decision.shares.max(dim=1).values, len(target)).numpy()
+    rule_known = processes.gather_parts(decision.known.byte(), len(target)).bool()
+    adapted = processes.gather_parts(own, len(target))
+    features = unit_rows(adapted)
+    # Before smoothing, which makes samples of one neighbourhood equal.
+    given = unit_rows(processes.gather_parts(trained, len(target))[counted])
+    sizes = torch.bincount(source_classes, minlength=len(classes)).tolist()
+    # The estimate of the accuracy is of the rule: a preference is no sign that the target merely looks different.
+    reliability = assess(
+        method.statistics,
+        n_target=len(target),
+        known_share=float(rule_known.double().mean()),
+        classes=classes.tolist(),
+        others=(
+            *data_warnings(given, rule_known.numpy(), len(target), classes.tolist(), sizes),
+            *warnings,
+        ),
+    )
+    of_some = method.decide(adapted[counted])
+    calibration = fit_calibration(
+        of_some.shares, of_some.known, reliability.known_accuracy, reliability.unknown_accuracy
+    )
+    class_probability = calibration.class_probabilities(decision.shares).max(dim=1).values
+    threshold = threshold_for(target_shares, settings.private_prior, settings.prefer)
+    decision = decision.by_threshold(threshold)
     nearest = processes.gather_parts(decision.nearest, len(target)).numpy()
     known = processes.gather_parts(decision.known.byte(), len(target)).bool().numpy()
-    confidence = processes.gather_parts(decision.confidence, len(target)).numpy()
+    known_score = processes.gather_parts(decision.known_score, len(target)).numpy()
+    confidence = processes.gather_parts(decision.confidence(calibration), len(target)).numpy()
     number: int | NumberOfClasses | None = settings.n_private_classes
     if number is None:
         rows = counted.numpy()
@@ -121,9 +145,7 @@ def conclude(
     groups = private_groups(features[~known], number, seed=settings.seed)
     group = np.full(len(known), -1, dtype=np.int64)
     group[~known] = groups.group
-    answers = Prediction(nearest, known, confidence, group, groups.confidence(features, group))
-    # The estimate of the accuracy is of the rule: a preference is no sign that the target merely looks different.
-    known_share = float(known.mean()) if target_shares is None else 1 - rejected_fraction(target_shares)
+    answers = Prediction(nearest, known, known_score, confidence, group, groups.confidence(features, group))
     if not settings.store_target:
         method.forget_samples()
     return AdaptedModel(
@@ -144,7 +166,9 @@ def conclude(
         reader=reader,
         threshold=threshold,
         target_shares=target_shares,
-        reliability=assess(method.statistics, n_target=len(target), known_share=known_share, classes=classes.tolist()),
+        target_class_probability=processes.gather_parts(class_probability, len(target)).numpy(),
+        calibration=calibration,
+        reliability=reliability,
     )
 
 

@@ -16,6 +16,7 @@ from uniot.adaptation import OnStep
 from uniot.arrays import adapt_arrays, inputs_of
 from uniot.data.domains import by_domain
 from uniot.errors import DataError, NotFittedError, SettingsError, UniotWarning
+from uniot.methods import check_method
 from uniot.model import AdaptedModel
 from uniot.model_files import load_model, save_model
 from uniot.prediction import Prediction
@@ -56,7 +57,7 @@ class UniOT(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         backbone_learning_rate: of the backbone, at the start; a tenth of the other if None.
         momentum: of stochastic gradient descent.
         weight_decay: of stochastic gradient descent.
-        backbone: "none" for embeddings (n, d); "small-cnn" for small grey images (n, height, width) from 0 to 1.
+        network: "none" for embeddings (n, d); "small-cnn" for small grey images (n, height, width) from 0 to 1.
         n_private_classes: private groups to find; estimated if None.
         private_prior: fraction of the target that is to be unknown, from 0 to 1; the rule decides if None.
         prefer: "known" halves the fraction that the rule calls unknown, "unknown" the fraction that it calls known;
@@ -112,7 +113,7 @@ class UniOT(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         backbone_learning_rate: float | None = None,
         momentum: float = 0.9,
         weight_decay: float = 5e-4,
-        backbone: str = "none",
+        network: str = "none",
         n_private_classes: int | None = None,
         private_prior: float | None = None,
         prefer: str | None = None,
@@ -144,7 +145,7 @@ class UniOT(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.backbone_learning_rate = backbone_learning_rate
         self.momentum = momentum
         self.weight_decay = weight_decay
-        self.backbone = backbone
+        self.network = network
         self.n_private_classes = n_private_classes
         self.private_prior = private_prior
         self.prefer = prefer
@@ -185,6 +186,7 @@ class UniOT(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             on_step: called with step, number of steps and numbers of the step.
         """
         settings = self._given_settings()
+        check_method(settings)
         if sample_domain is not None:
             if X_target is not None:
                 raise DataError("X_target and sample_domain were both given. Give the one or the other.")
@@ -222,13 +224,13 @@ class UniOT(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self.model_.labels(self.predict_full(X, private_prior=private_prior, prefer=prefer))
 
     def predict_full(self, X: Any, *, private_prior: float | None = None, prefer: str | None = None) -> Prediction:
-        """Nearest class, known or not, confidence and group of each row; preferences as in `predict`."""
+        """Return everything that is known of each row; preferences as in `predict`."""
         return self.model_.with_preference(private_prior, prefer).predict(self._inputs(X))
 
     def predict_proba(self, X: Any, *, private_prior: float | None = None, prefer: str | None = None) -> np.ndarray:
         """(n, c + 1): the columns are `classes_` and then unknown; the largest is what `predict` says.
 
-        Preferences as in `predict`.
+        It is the confidence too. Preferences as in `predict`.
         """
         return self.model_.with_preference(private_prior, prefer).probabilities(self._inputs(X))
 
@@ -237,8 +239,18 @@ class UniOT(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self.predict_full(X).group
 
     def confidence(self, X: Any) -> np.ndarray:
-        """From 0 to 1 how clearly each row belongs to its nearest class; known from one half on."""
+        """Probability of what `predict` says of each row, (n,): of its class, or of being unknown.
+
+        Calibrated to the estimated accuracy in `reliability_`, if there is one.
+        """
         return self.predict_full(X).confidence
+
+    def known_score(self, X: Any) -> np.ndarray:
+        """From 0 to 1 what speaks for each row being of a source class, (n,); known from one half on.
+
+        For a ranking, as AUROC and OSCR look at; `confidence` is a probability.
+        """
+        return self.predict_full(X).known_score
 
     def transform(self, X: Any) -> np.ndarray:
         """The adapted features of unit norm, (n, feature_size)."""

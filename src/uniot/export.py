@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import logging
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
@@ -22,7 +24,7 @@ from uniot.model import AdaptedModel
 from uniot.run_folder import replacing
 from uniot.whole_run import WholeRun
 
-FORMAT = "uniot-onnx-1"
+FORMAT = "uniot-onnx-2"
 OUTPUTS = ("nearest", "known", "confidence", "group", "probabilities", "features")
 
 _OPSET = 18
@@ -51,7 +53,7 @@ class OnnxFile:
     was_run: bool
 
 
-def export_onnx(model: AdaptedModel, path: Path) -> OnnxFile:
+def export_onnx(model: AdaptedModel, path: Path, *, on_part: Callable[[str], None] | None = None) -> OnnxFile:
     """Writes a run as one ONNX file, the weights within it.
 
     The input is `pixels` (n, 3, side, side), uint8 RGB, for a run made from images; `embeddings` (n, d), float32 of any
@@ -65,6 +67,7 @@ def export_onnx(model: AdaptedModel, path: Path) -> OnnxFile:
     Args:
         model: a finished run.
         path: the file; it is left as it was where anything goes wrong.
+        on_part: told in words what is done next, as the whole may take a minute.
 
     Raises:
         DataError: the run is of another method than UniOT, packages are missing, the weights take more than 2 GB, or
@@ -87,6 +90,8 @@ def export_onnx(model: AdaptedModel, path: Path) -> OnnxFile:
     content: bytes = proto.SerializeToString()
     was_run = find_spec("onnxruntime") is not None
     if was_run:
+        if on_part is not None:
+            on_part("Comparing the answers of ONNX Runtime with those of torch")
         _compare(model, network, content, examples)
     with replacing(path) as partial:
         partial.write_bytes(content)
@@ -99,14 +104,16 @@ def _examples(model: AdaptedModel) -> tuple[str, Tensor]:
     if model.reader is not None:
         side = model.reader.preparation.crop
         return "pixels", torch.randint(256, (3, 3, side, side), dtype=torch.uint8, generator=generator)
-    if model.settings.backbone == "none":
+    if model.settings.network == "none":
         return "embeddings", torch.randn(3, *model.input_shape, generator=generator)
     return "images", torch.rand(3, *model.input_shape, generator=generator)
 
 
 def _translated(network: nn.Module, name: str, examples: Tensor) -> Any:
     with torch.no_grad(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch's exporter warns about torch's own calls
+        # Torch's exporter warns about torch's own calls, and tells of what it does not simplify.
+        warnings.simplefilter("ignore")
+        logging.getLogger("onnxscript").setLevel(logging.ERROR)
         try:
             program: Any = torch.onnx.export(
                 network,
@@ -175,7 +182,7 @@ def _compare(model: AdaptedModel, network: nn.Module, content: bytes, examples: 
     got = dict(zip(OUTPUTS, answers, strict=True))
     with torch.no_grad():
         expected = network(inputs)[OUTPUTS.index("features")].numpy()
-        confidence = model.decide(torch.from_numpy(got["features"])).confidence.numpy()
+        confidence = model.decide(torch.from_numpy(got["features"])).confidence(model.calibration).numpy()
     for name, difference, most in (
         ("features", got["features"] - expected, _FEATURE_TOLERANCE),
         ("confidence", got["confidence"] - confidence, _CONFIDENCE_TOLERANCE),

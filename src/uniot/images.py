@@ -45,14 +45,18 @@ class Reading:
     Attributes:
         store: where embeddings are kept between runs; nowhere if None.
         strict: whether a file that cannot be read stops the run.
-        workers: processes that decode; chosen by the machine if None.
-        on_progress: told how far the reading is, for a progress bar.
+        workers: threads that read and decode; one per core if None.
+        progress: from the name of a collection ("source", "target", "images") to what is told how far its reading is.
     """
 
     store: EmbeddingStore | None = None
     strict: bool = False
     workers: int | None = None
-    on_progress: OnProgress | None = None
+    progress: Callable[[str], OnProgress] | None = None
+
+    def on_progress(self, collection: str) -> OnProgress | None:
+        """What is told how far the reading of a collection is; None if nobody is."""
+        return None if self.progress is None else self.progress(collection)
 
 
 @dataclass(frozen=True)
@@ -101,8 +105,8 @@ def adapt_images(
         on_step: called with step, number of steps and numbers of the step.
     """
     reading, processes = reading or Reading(), processes or Processes()
-    labelled = read_collection(source, reader, reading, processes)
-    unlabelled = read_collection(target, reader, reading, processes)
+    labelled = read_collection(source, reader, reading, processes, collection="source")
+    unlabelled = read_collection(target, reader, reading, processes, collection="target")
     if reader.settings.fine_tune == "all" and settings.steps is None:
         settings = settings.model_copy(update={"steps": _STEPS_OF_A_WHOLE_BACKBONE})
     labels = np.array([str(file.label) for file in labelled.files])
@@ -157,9 +161,14 @@ def check_images(run: ImageRun) -> CheckedCollections:
 
 
 def read_collection(
-    files: Sequence[ImageFile], reader: ImageReader, reading: Reading, processes: Processes | None = None
+    files: Sequence[ImageFile],
+    reader: ImageReader,
+    reading: Reading,
+    processes: Processes | None = None,
+    *,
+    collection: str = "images",
 ) -> Extraction:
-    """Runs the backbone's trunk over every image that can be read."""
+    """Runs the backbone's trunk over every image that can be read; `collection` is its name for the progress."""
     processes = processes or Processes()
     reader.split.trunk.to(processes.device)
     read = partial(extract, network=reader.split, store=reading.store, workers=reading.workers)
@@ -168,7 +177,7 @@ def read_collection(
         with suppress(DataError):  # a part without any readable image is no error of the whole
             read(files[processes.part(len(files))])
         processes.wait()
-    return read(files, strict=reading.strict, on_progress=reading.on_progress)
+    return read(files, strict=reading.strict, on_progress=reading.on_progress(collection))
 
 
 @dataclass(frozen=True)
@@ -196,12 +205,13 @@ def predict_images(
         None if model.reader.settings.fine_tune == "all" else reading.store,
         workers=reading.workers,
         strict=reading.strict,
-        on_progress=reading.on_progress,
+        on_progress=reading.on_progress("images"),
     )
     for block in blocks:
         answers = Prediction.none()
         if block.files:
-            answers = model.predict(_inputs(block.values, model.reader, model.settings))
+            inputs = _inputs(block.values, model.reader, model.settings)
+            answers = model.predict(inputs, [file.name for file in block.files])
         yield AnsweredBlock(block.files, answers, block.skipped)
 
 

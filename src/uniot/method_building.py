@@ -30,7 +30,7 @@ def build_method(
     """The networks with the weights that the seed decides; torch's own random state stays as it was."""
     with torch.random.fork_rng(devices=[]):
         torch.random.manual_seed(int(generator_for(settings.seed, _WEIGHTS).initial_seed()))
-        if settings.backbone == "small-cnn":
+        if settings.network == "small-cnn":
             backbone = SmallCNN()
             return create_method(settings, backbone.out_features, n_classes, backbone)
         if reader is not None and reader.fine_tunes:

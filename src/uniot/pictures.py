@@ -10,15 +10,17 @@ import io
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
 
-from uniot.data.decoding import UnreadableImage, decode
+from uniot.data.decoding import UnreadableImage, decode, read_image
 from uniot.data.image_files import ImageFile
 from uniot.errors import DataError, RunFolderError
 from uniot.run_folder import read_tensors, write_tensors, write_text
+from uniot.stored_tensors import StoredTensors
+from uniot.untrusted import MOST_TEXT_BYTES, parse_json, read_bounded
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -26,7 +28,6 @@ if TYPE_CHECKING:
 Collection = Literal["source", "target"]
 
 IMAGES, PIXELS = "images.json", "pictures.safetensors"
-_MOST_BYTES = 1 << 28
 
 
 class Pictures:
@@ -40,8 +41,9 @@ class Pictures:
     def open(cls, run: Path) -> Pictures | None:
         """Those of a run; None where it was made from embeddings, which nobody can look at."""
         if (run / PIXELS).is_file():
-            tensors, _ = read_tensors(run / PIXELS)
-            return cls({}, {"source": tensors["source"].numpy(), "target": tensors["target"].numpy()})
+            stored = StoredTensors(str(run / PIXELS), read_tensors(run / PIXELS)[0])
+            source, target = (stored.take(name, (None, None, None), torch.uint8) for name in ("source", "target"))
+            return cls({}, {"source": source.numpy(), "target": target.numpy()})
         if (run / IMAGES).is_file():
             return cls(_read_places(run / IMAGES), {})
         return None
@@ -49,6 +51,10 @@ class Pictures:
     def count(self, collection: Collection) -> int:
         """How many there are."""
         return len(self._pixels[collection] if self._pixels else self._places[collection])
+
+    def path(self, collection: Collection, row: int) -> Path | None:
+        """Where the file of a picture lay when the run was made; None if the run itself keeps the pictures."""
+        return None if self._pixels else Path(self._places[collection][row])
 
     def thumbnail(self, collection: Collection, row: int, side: int) -> bytes:
         """A picture as JPEG, its longer side at most `side` pixels (small ones are enlarged by whole numbers).
@@ -67,13 +73,10 @@ class Pictures:
         try:
             if path.resolve() != path:
                 raise DataError(f"{path} has become a link, which is not followed. Make the run again.")
-            if path.stat().st_size > _MOST_BYTES:
-                raise DataError(f"{path} has grown beyond {_MOST_BYTES} bytes. Make the run again.")
-            image = decode(path.read_bytes(), shortest_side=side)
-        except OSError as error:
-            raise DataError(f"{path} cannot be read ({error.strerror}). Put it back, or make the run again.") from None
-        except UnreadableImage as error:
-            raise DataError(f"{path}: {error}") from None
+            image = decode(read_image(path), shortest_side=side)
+        except (OSError, RuntimeError, ValueError) as error:  # a path with a NUL byte, or a loop of links
+            reason = error.reason if isinstance(error, UnreadableImage) else error
+            raise DataError(f"{path} cannot be read ({reason}). Put it back, or make the run again.") from None
         image.thumbnail((side, side))
         return _as_jpeg(image)
 
@@ -95,10 +98,19 @@ def _as_bytes(images: np.ndarray) -> torch.Tensor:
 
 def _read_places(path: Path) -> dict[Collection, list[str]]:
     try:
-        places = json.loads(path.read_text(encoding="utf-8"))
-        return {"source": list(map(str, places["source"])), "target": list(map(str, places["target"]))}
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        places = parse_json(read_bounded(path, MOST_TEXT_BYTES))
+        if not isinstance(places, dict):
+            raise ValueError("no JSON object")
+        return {"source": _paths(places, "source"), "target": _paths(places, "target")}
+    except (OSError, ValueError) as error:
         raise RunFolderError(f"{path} cannot be read ({error}). Make the run again.") from None
+
+
+def _paths(places: dict[str, Any], collection: Collection) -> list[str]:
+    paths = places.get(collection)
+    if not isinstance(paths, list) or not all(isinstance(path, str) for path in paths):
+        raise ValueError(f"{collection} is no list of paths")
+    return paths
 
 
 def _enlarged(pixels: np.ndarray, side: int) -> Image:

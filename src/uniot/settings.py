@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from pydantic_core import PydanticCustomError
 
 from uniot.errors import SettingsError
+from uniot.untrusted import MOST_SETTINGS_BYTES, read_bounded
 
 if sys.version_info >= (3, 11):
     from typing import Self
@@ -118,10 +119,10 @@ class Settings(CheckedSettings):
     )
     momentum: float = Field(0.9, ge=0, lt=1, description="Of stochastic gradient descent (Nesterov).")
     weight_decay: float = Field(5e-4, ge=0, le=1, description="Of stochastic gradient descent.")
-    backbone: str = Field(
+    network: str = Field(
         "none",
         pattern="^(none|small-cnn)$",
-        description='"none" for embeddings; "small-cnn" trains a small network on small grey images.',
+        description='Trained from scratch: "none" for embeddings; "small-cnn" for small grey images.',
     )
     n_private_classes: int | None = Field(
         None, ge=0, le=100_000, description="Private groups to find; estimated if left out."
@@ -203,12 +204,12 @@ class Settings(CheckedSettings):
     def from_toml(cls, path: Path) -> tuple[Settings, ImageSettings | None]:
         """Settings from a TOML file, and those of images where it has a table of them."""
         try:
-            values = tomllib.loads(path.read_text(encoding="utf-8"))
+            values = _read_toml(path)
         except OSError as error:
             raise SettingsError(
                 f"{path} cannot be read ({error.strerror}). Give a settings.toml, such as that of another run."
             ) from None
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        except ValueError as error:
             raise SettingsError(f"{path} is not valid TOML ({error}). Correct it or remove it.") from None
         values.pop("inputs", None)
         images = values.pop("images", None)
@@ -218,10 +219,18 @@ class Settings(CheckedSettings):
 def read_inputs(path: Path) -> dict[str, str]:
     """Where the data of a run came from, as its settings.toml says."""
     try:
-        inputs = tomllib.loads(path.read_text(encoding="utf-8")).get("inputs", {})
+        inputs = _read_toml(path).get("inputs", {})
     except (OSError, ValueError) as error:
         raise SettingsError(f"{path} cannot be read ({error}). Give a run made with `uniot adapt`.") from None
     return {str(name): str(value) for name, value in inputs.items()} if isinstance(inputs, dict) else {}
+
+
+def _read_toml(path: Path) -> dict[str, Any]:
+    """Return what a TOML file says; whatever is wrong with its text is a ValueError."""
+    try:
+        return tomllib.loads(read_bounded(path, MOST_SETTINGS_BYTES).decode("utf-8"))
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
 
 
 _CLUSTERS = ((3500, 50), (10_000, 150), (100_000, 500))
@@ -246,5 +255,5 @@ def _explain(error: ValidationError, model: type[BaseModel]) -> str:
             sentences.append(f"there is no setting called {name!r}; known ones are {', '.join(model.model_fields)}.")
         else:
             about = model.model_fields[name].description if name in model.model_fields else ""
-            sentences.append(f"setting {name} is {problem['input']!r}: {problem['msg'].lower()}. ({about})")
+            sentences.append(f"setting {name} is {repr(problem['input'])[:200]}: {problem['msg'].lower()}. ({about})")
     return " ".join(sentences)

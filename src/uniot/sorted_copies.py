@@ -7,16 +7,18 @@ import os
 import re
 import shutil
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from itertools import count
 from pathlib import Path, PurePath
 
 import numpy as np
 
+from uniot.data.image_folders import real_folders
 from uniot.errors import DataError, RunFolderError
 from uniot.prediction import Prediction
 from uniot.run_folder import replacing
+from uniot.untrusted import open_regular
 
 _UNSAFE = re.compile(r'[<>:"/\\|?*\x00-\x1f\x7f\ud800-\udfff]')
 _OF_UNKNOWN = re.compile(r"unknown(-group-\d+)?", re.IGNORECASE)
@@ -28,6 +30,8 @@ _STEM_BYTES, _SUFFIX_BYTES = 180, 20
 class SortedCopies:
     """Copies images, a few at a time, into `out/<class>/`, `out/unknown-group-03/` or, without a group, `out/unknown/`.
 
+    A group that has a name gets a folder of that name.
+
     Copies are called like the files, without their folders; where two would be called the same, the second gets a
     number. No file in `out` is ever changed: an identical copy is left, another file of the name keeps it. So the
     same again copies only what is missing.
@@ -35,17 +39,28 @@ class SortedCopies:
     Args:
         out: made when the first image is copied.
         classes: source classes, text or integers, (c,).
-        source: the folder whose images are all taken, so that nothing is written into it; None if there is none.
+        collections: folders whose images are all taken as samples; `out` must lie apart from them.
+        group_names: what people call groups.
 
     Attributes:
         had_files: whether `out` held something before.
     """
 
-    def __init__(self, out: Path, classes: np.ndarray, *, source: Path | None = None) -> None:
-        _check_place(out, out, source)
+    def __init__(
+        self,
+        out: Path,
+        classes: np.ndarray,
+        *,
+        collections: Sequence[Path] = (),
+        group_names: Mapping[int, str] | None = None,
+    ) -> None:
+        self._taken = check_destination(out, collections)
         self.had_files = out.is_dir() and any(not path.name.startswith(".") for path in out.iterdir())
-        self._out, self._source = out, source
-        self._class_folders = _folder_names([str(name) for name in classes])
+        self._out = out
+        groups = group_names or {}
+        names = _folder_names([*map(str, classes.tolist()), *groups.values()])
+        self._class_folders = names[: len(classes)]
+        self._group_folders = dict(zip(groups, names[len(classes) :], strict=True))
         self._checked: set[Path] = set()
         # The number that the next file of this name tries first; a name that is not here is free.
         self._next: dict[Path, int] = {}
@@ -75,11 +90,12 @@ class SortedCopies:
     def _folder_name(self, prediction: Prediction, row: int) -> str:
         if prediction.known[row]:
             return self._class_folders[int(prediction.nearest[row])]
-        return f"unknown-group-{prediction.group[row]:02d}" if prediction.group[row] >= 0 else "unknown"
+        group = int(prediction.group[row])
+        return self._group_folders.get(group, f"unknown-group-{group:02d}" if group >= 0 else "unknown")
 
     def _place(self, path: Path, name: str, folder: Path) -> None:
         if folder not in self._checked:
-            _check_place(folder, self._out, self._source)
+            _check_class_folder(folder, self._out, self._taken)
             for left_by_a_killed_process in folder.glob(".*.partial"):
                 with suppress(OSError):
                     left_by_a_killed_process.unlink()
@@ -128,11 +144,42 @@ def _same_name(name: str) -> str:
     return unicodedata.normalize("NFC", name).casefold()
 
 
-def _check_place(folder: Path, out: Path, source: Path | None) -> None:
-    if source is not None and folder.resolve().is_relative_to(source.resolve()):
+def check_destination(out: Path, collections: Sequence[Path]) -> dict[Path, Path]:
+    """Refuse a destination whose copies would be taken for samples of a collection.
+
+    Args:
+        out: the destination, which need not exist.
+        collections: folders, or files, which are left out.
+
+    Returns:
+        Every real folder that a collection reads, links followed, and the collection that it belongs to.
+
+    Raises:
+        RunFolderError: the destination is such a folder, lies in one, or contains one.
+    """
+    taken = {folder: place for place in reversed(collections) if not place.is_file() for folder in real_folders(place)}
+    _refuse_overlap(out, taken)
+    return taken
+
+
+def _refuse_overlap(out: Path, taken: Mapping[Path, Path]) -> None:
+    here = out.resolve()
+    for folder, collection in taken.items():
+        if here == folder:
+            how = "is the collection" if here == collection.resolve() else "is read as a part of"
+        elif here.is_relative_to(folder):
+            how = "lies in"
+        elif folder.is_relative_to(here):
+            how = "contains"
+        else:
+            continue
         raise RunFolderError(
-            f"{folder} lies in {source}, so that copies would be taken for samples. Give a folder outside of it."
+            f"{out} {how} {collection}, so that copies would be taken for samples. Give a folder apart from it."
         )
+
+
+def _check_class_folder(folder: Path, out: Path, taken: Mapping[Path, Path]) -> None:
+    _refuse_overlap(folder, taken)
     if not folder.resolve().is_relative_to(out.resolve()):
         raise RunFolderError(f"{folder} is a link that leads out of {out}. Remove it, or give another folder.")
 
@@ -140,7 +187,7 @@ def _check_place(folder: Path, out: Path, source: Path | None) -> None:
 def _is_at(path: Path, copy: Path) -> bool:
     """Whether `copy` holds what `path` does, after copying it if the place is free."""
     try:
-        file = path.open("rb")
+        file = open_regular(path)
     except OSError as error:
         raise DataError(
             f"{path} cannot be read ({error.strerror}). Bring it back, or run the command again without it."

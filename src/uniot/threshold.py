@@ -56,11 +56,6 @@ def rejected_fraction(shares: np.ndarray) -> float:
     return float((shares < 1 - _TIED).mean()) if len(shares) else float("nan")
 
 
-def shares_of_confidence(confidence: np.ndarray) -> np.ndarray:
-    """Invert confidence = share / (1 + share), (n_samples,)."""
-    return np.asarray(confidence / np.maximum(1 - confidence, 1e-16))
-
-
 def _nearest_threshold(shares: np.ndarray, fraction: float) -> float:
     """Return a threshold below which as near as possible to this fraction of the shares lies."""
     ordered = np.sort(np.where(shares < _SMALLEST, 0.0, shares))

@@ -316,7 +316,10 @@ def _parameters(optimiser: torch.optim.SGD) -> list[Any]:
 
 @contextmanager
 def _interrupts_noted(*, enabled: bool) -> Iterator[Callable[[], bool]]:
-    """Within the block a first Ctrl-C is only noted, so that the step under way ends; a second one stops it."""
+    """Within the block a first Ctrl-C is only noted, so that the step under way ends; a second one stops it.
+
+    If the process was started with interrupts ignored, as a shell starts a job in the background, they stay so.
+    """
     noted = False
 
     def note(_signal: int, _frame: object) -> None:
@@ -324,7 +327,8 @@ def _interrupts_noted(*, enabled: bool) -> Iterator[Callable[[], bool]]:
         noted = True
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
-    if not enabled or threading.current_thread() is not threading.main_thread():
+    ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    if not enabled or ignored or threading.current_thread() is not threading.main_thread():
         yield lambda: False
         return
     before = signal.signal(signal.SIGINT, note)

@@ -25,10 +25,10 @@ class WholeRun(nn.Module):
         if model.reader is not None:
             self.entrance: nn.Module = _Pixels(model.reader, norm)
         else:
-            self.entrance = _Scaled(norm) if model.settings.backbone == "none" else nn.Identity()
+            self.entrance = _Scaled(norm) if model.settings.network == "none" else nn.Identity()
         self.backbone = model.method.backbone
         method = model.method
-        self._threshold = model.threshold
+        self._threshold, self._calibration = model.threshold, model.calibration
         self.rule = _Neighbourhoods(method) if isinstance(method, UniversalMethod) else _Transport(model)
         self.register_buffer("centres", torch.from_numpy(model.groups.centres).t().contiguous())
 
@@ -36,14 +36,13 @@ class WholeRun(nn.Module):
         """Nearest class, known or not, confidence, group, probabilities and features."""
         features, shares, known = self.rule(self.backbone(self.entrance(inputs)))
         decision = Decision(shares, known).by_threshold(self._threshold)
-        shares, known = decision.shares, decision.known
-        best, nearest = shares.max(dim=1)
+        known = decision.known
+        nearest = decision.nearest
         group = torch.full_like(nearest, -1)
         if self.centres.shape[1]:
             group = torch.where(known, group, (features @ self.centres).argmax(dim=1))
-        # What is known within the tolerance must not lose to unknown by it.
-        probabilities = _probabilities(shares, nearest, torch.where(known, best.clamp_min(1), best))
-        return nearest, known, best / (1 + best), group, probabilities, features
+        probabilities = decision.probabilities(self._calibration)
+        return nearest, known, decision.confidence(self._calibration), group, probabilities, features
 
 
 class _Transport(nn.Module):
@@ -102,14 +101,6 @@ class _Neighbourhoods(nn.Module):
 
 def _unit(rows: Tensor) -> Tensor:
     return nn.functional.normalize(rows, dim=1)
-
-
-def _probabilities(mass: Tensor, nearest: Tensor, best: Tensor) -> Tensor:
-    """As `AdaptedModel.probabilities`, without writing into a tensor, which ONNX does not know."""
-    is_nearest = torch.arange(mass.shape[1], device=mass.device) == nearest[:, None]
-    weights = torch.where(is_nearest, best[:, None], mass)
-    unknown = torch.ones_like(best)[:, None]
-    return torch.cat([weights, unknown], dim=1) / (weights.sum(dim=1, keepdim=True) + 1)
 
 
 class _Scaled(nn.Module):

@@ -201,7 +201,7 @@ def test_the_real_world_of_office_home_has_several_spellings(name: str, tmp_path
     st.lists(st.sampled_from([str.upper, str.title, str.swapcase, str]), min_size=12, max_size=12),
     st.sampled_from("_- "),
 )
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_labels_are_the_published_names_however_folders_write_them(writings, between: str) -> None:
     classes = OFFICE31.classes[8:20]
     benchmark = replace(OFFICE31, classes=classes, domains=(replace(OFFICE31.domain("A"), n_images=12),))

@@ -545,7 +545,7 @@ def test_large_jpeg_is_decoded_at_the_scale_that_suffices(side, size):
 
 
 @given(width=st.integers(1, 300), height=st.integers(1, 300), side=st.integers(1, 400), turned=st.booleans())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_shorter_side_never_falls_below_what_is_needed(width, height, side, turned):
     data = encoded(Image.new("L", (width, height)), "JPEG", exif=oriented(6 if turned else 1))
     assert min(decode(data, shortest_side=side).size) >= min(side, width, height)
@@ -596,13 +596,13 @@ def assert_image_or_reason(seen: Image.Image | str) -> None:
 
 
 @given(st.sampled_from([b"", *SIGNATURES, b"RIFF\xff\0\0\0WEBPVP8 "]), st.binary(max_size=300))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_random_bytes_are_an_image_or_unreadable(first_bytes, rest):
     assert_image_or_reason(outcome(first_bytes + rest))
 
 
 @given(st.sampled_from(SOUND), st.data())
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 def test_damaged_files_are_an_image_or_unreadable(sound, data):
     damaged = bytearray(sound)
     # Half of the damage is done to headers, where it does most.

@@ -107,7 +107,7 @@ TEXT = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])
 
 @given(rows=st.lists(st.tuples(TEXT, TEXT), min_size=1, max_size=5))
 @example(rows=[("a\rb", "\u2028"), ('"', ","), (" ", "\r\n"), ("\x1c", "\x85")])
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_any_label_and_any_name_come_back(tmp_path_factory, rows):
     y, ids = [label for label, _ in rows], [name for _, name in rows]
     folder = tmp_path_factory.mktemp("any")

@@ -197,11 +197,11 @@ def test_list_in_utf16_is_an_error_and_not_a_list_of_strange_names(tmp_path, enc
 
 
 def test_list_that_cannot_be_opened_is_an_error(tmp_path, monkeypatch):
-    def refuse(path):
+    def refuse(path, most_bytes):
         raise PermissionError(13, "Permission denied", str(path))
 
     where = write(tmp_path / "l.txt", "a.jpg\n")
-    monkeypatch.setattr(Path, "read_bytes", refuse)
+    monkeypatch.setattr("uniot.data.text.read_bounded", refuse)
     with pytest.raises(DataError, match=r"l.txt cannot be read \(Permission denied\)"):
         unlabelled_images(where)
 

@@ -9,10 +9,10 @@ from uniot.discovery import absence
 from uniot.prediction import Prediction
 
 
-def prediction(nearest, confidence) -> Prediction:
-    confidence = np.array(confidence, dtype=float)
-    none = np.full(len(confidence), -1)
-    return Prediction(np.array(nearest), confidence >= 0.5, confidence, none, np.zeros(len(confidence)))
+def prediction(nearest, known_score) -> Prediction:
+    known_score = np.array(known_score, dtype=float)
+    none, zeros = np.full(len(known_score), -1), np.zeros(len(known_score))
+    return Prediction(np.array(nearest), known_score >= 0.5, known_score, zeros, none, zeros)
 
 
 def test_absence_is_read_off_the_three_clearest_samples():

@@ -24,7 +24,7 @@ def by_first_member(groups: np.ndarray) -> np.ndarray:
     return np.argsort(np.argsort(first))[index]
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(n=st.integers(2, 60), seed=st.integers(0, 10_000), method=st.sampled_from(["ward", "average"]))
 def test_every_cut_is_that_of_scipy(n, seed, method):
     distance = pdist(points(n, seed))

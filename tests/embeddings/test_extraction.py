@@ -130,7 +130,7 @@ def test_pipe_and_folder_are_not_waited_for(photographs, small, tmp_path):
     (tmp_path / "folder.jpg").mkdir()
     files = [ImageFile(tmp_path / name, name) for name in ("pipe.jpg", "folder.jpg")]
     skipped = extract([*files, *photographs(1)], small).skipped
-    assert [one.reason for one in skipped] == ["not a file", "not a file"]
+    assert [one.reason for one in skipped] == ["not a regular file", "is a directory"]
 
 
 def test_strict_reading_stops_at_the_first_unusable_file(photographs, small, tmp_path):

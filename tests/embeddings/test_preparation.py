@@ -66,7 +66,7 @@ def test_network_that_wants_other_shapes_is_refused(name):
 
 
 @given(st.integers(1, 300), st.integers(1, 300))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_every_size_becomes_the_same_size(width, height):
     for preparation in (SMALL, Preparation(resize=32, crop=32), Preparation(40, 32, mode="squash")):
         pixels = preparation.image(Image.new("RGB", (width, height), (10, 20, 30)))

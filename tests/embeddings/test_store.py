@@ -59,7 +59,7 @@ def test_rows_of_another_network_are_not_found(filled):
 
 
 @given(arrays(np.float16, array_shapes(min_dims=1, max_dims=4, min_side=0, max_side=5), elements={"allow_nan": False}))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_any_finite_rows_of_any_shape_come_back(tmp_path_factory, rows):
     store = EmbeddingStore(tmp_path_factory.mktemp("store"))
     keys = [bytes([number]) for number in range(len(rows))]

@@ -10,6 +10,7 @@ from sklearn.metrics import balanced_accuracy_score, precision_score, recall_sco
 from uniot.errors import DataError, SettingsError, UndefinedScoreWarning
 from uniot.evaluation import (
     common_accuracy,
+    confusion,
     h_score,
     overall_accuracy,
     per_class_recall,
@@ -25,6 +26,16 @@ def test_the_day_worked_by_hand(day):
     assert unknown_recall(**day) == pytest.approx(4 / 6)
     assert unknown_precision(**day) == pytest.approx(4 / 5)
     assert per_class_recall(**day) == pytest.approx({"cat": 2 / 3, "dog": 1.0, "unknown": 2 / 3})
+
+
+def test_the_confusion_of_the_day_counts_every_row_once(day):
+    counts = confusion(**day)
+    assert sum(sum(given.values()) for given in counts.values()) == len(day["y_true"])
+    assert list(counts)[:2] == ["cat", "dog"]  # common classes before private ones
+    assert counts["cat"]["cat"] / sum(counts["cat"].values()) == pytest.approx(2 / 3)
+    private = [given for name, given in counts.items() if name not in day["source_classes"]]
+    assert sum(given.get("unknown", 0) for given in private) == 4
+    assert all(count > 0 for given in counts.values() for count in given.values())
 
 
 def test_private_rows_may_be_named_or_only_called_unknown(day):
@@ -102,7 +113,7 @@ def test_common_accuracy_without_private_rows_is_balanced_accuracy():
 def test_scores_without_rows_are_zero_with_a_warning():
     with pytest.warns(UndefinedScoreWarning, match="unknown recall has no value and 0 stands in: no row of y_true is"):
         assert unknown_recall(["a"], ["a"]) == 0.0
-    with pytest.warns(UndefinedScoreWarning, match="unknown precision has no value.*no row of y_pred is called unk"):
+    with pytest.warns(UndefinedScoreWarning, match="unknown precision has no value.*no row is called unk"):
         assert unknown_precision(["a"], ["a"]) == 0.0
     with pytest.warns(UndefinedScoreWarning, match="common accuracy has no value.*compare the spelling"):
         assert common_accuracy(["Cat"], ["unknown"], source_classes=["cat"]) == 0.0

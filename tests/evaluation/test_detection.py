@@ -36,9 +36,9 @@ def test_the_class_of_a_row_that_was_not_detected_is_not_read():
 
 
 def test_a_batch_without_common_or_private_rows_warns():
-    with pytest.warns(UndefinedScoreWarning, match="common recall has no value and 0 stands in: no row of y_true bel"):
+    with pytest.warns(UndefinedScoreWarning, match="common recall has no value and 0 stands in: no true label is a"):
         assert common_recall([7], [True], [0], source_classes=[0]) == 0.0
-    with pytest.warns(UndefinedScoreWarning, match="specificity has no value and 0 stands in: no row of y_true is"):
+    with pytest.warns(UndefinedScoreWarning, match="specificity has no value and 0 stands in: no row is private"):
         assert specificity([0], [True], source_classes=[0]) == 0.0
 
 

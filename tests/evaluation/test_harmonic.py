@@ -53,7 +53,7 @@ def test_forgotten_source_classes_are_named_in_the_warning():
 
 def test_without_common_rows_h_is_the_unknown_recall_and_says_so():
     given = (["owl", "elk"], ["unknown", "a"])
-    with pytest.warns(UndefinedScoreWarning, match="H-score: the parts about private rows stand in: no row of y_true"):
+    with pytest.warns(UndefinedScoreWarning, match="H-score: the parts about private rows stand in: no true label"):
         assert h_score(*given, source_classes=["a"]) == unknown_recall(*given, source_classes=["a"]) == 0.5
 
 
@@ -134,7 +134,9 @@ def test_without_common_rows_h3_is_the_mean_of_the_other_two():
 
 @pytest.mark.parametrize("inputs", [{"groups": [-1, 0]}, {"oracle": True, "features": np.eye(2)}])
 def test_h3_needs_the_names_of_private_classes(inputs):
-    with pytest.raises(DataError, match="1 of 1 private rows of y_true are only called 'unknown', but H³ and NMI"):
+    with pytest.raises(
+        DataError, match="1 of 1 private rows are only called 'unknown' in the true labels, but H³ and NMI"
+    ):
         h3_score(["a", "unknown"], ["a", "unknown"], **inputs)
 
 

@@ -18,28 +18,28 @@ targets = st.lists(
 )
 
 
-def tried_thresholds(y_true, nearest, confidence):
+def tried_thresholds(y_true, nearest, known_score):
     """The definition: H at every threshold, from nothing rejected to everything rejected."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UndefinedScoreWarning)
         return max(
-            h_score(y_true, np.where(confidence >= threshold, nearest, "unknown"), source_classes=["a", "b"])
-            for threshold in [*confidence, np.inf]
+            h_score(y_true, np.where(known_score >= threshold, nearest, "unknown"), source_classes=["a", "b"])
+            for threshold in [*known_score, np.inf]
         )
 
 
 @given(targets)
 def test_no_threshold_has_a_larger_h_score_and_one_has_it(rows):
-    y_true, nearest, confidence = (np.array(column) for column in zip(*rows, strict=True))
-    best = best_threshold_h_score(y_true, nearest, confidence, source_classes=["a", "b"])
-    assert best == pytest.approx(tried_thresholds(y_true, nearest, confidence))
+    y_true, nearest, known_score = (np.array(column) for column in zip(*rows, strict=True))
+    best = best_threshold_h_score(y_true, nearest, known_score, source_classes=["a", "b"])
+    assert best == pytest.approx(tried_thresholds(y_true, nearest, known_score))
     assert 0 <= best <= 1
 
 
 def test_the_best_threshold_by_hand():
     # Above 0.6: half of a, all of b, no private row let in; accuracy 0.75 and recall 1.
-    truth, nearest, confidence = ["a", "a", "b", "x"], ["a", "b", "b", "a"], [0.9, 0.8, 0.7, 0.6]
-    found = best_threshold_h_score(truth, nearest, confidence, source_classes=["a", "b"])
+    truth, nearest, known_score = ["a", "a", "b", "x"], ["a", "b", "b", "a"], [0.9, 0.8, 0.7, 0.6]
+    found = best_threshold_h_score(truth, nearest, known_score, source_classes=["a", "b"])
     assert found == pytest.approx(2 * 0.75 / 1.75)
 
 
@@ -51,6 +51,6 @@ def test_without_common_rows_everything_is_rejected():
     assert best_threshold_h_score(["x", "y"], ["a", "b"], [0.9, 0.8], source_classes=["a", "b"]) == 1
 
 
-def test_rows_and_confidences_are_as_many():
-    with pytest.raises(DataError, match="confidence"):
+def test_rows_and_known_scores_are_as_many():
+    with pytest.raises(DataError, match="known_score"):
         best_threshold_h_score(["a", "a"], ["a", "a"], [0.1])

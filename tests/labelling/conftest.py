@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from uniot.annotations.places import class_place
 from uniot.labelling.app import create_app
 from uniot.labelling.desk import Desk
 from uniot.labelling.guard import Access
-from uniot.labelling.places import class_place
 from uniot.labelling.server import listen, make_server
 from uniot.labelling.store import FILE, Store
 from uniot.labelling.target import Target
@@ -41,10 +41,11 @@ def make_target(run: Path, n_groups: int = 3, each: int = EACH, classes: list[st
         unknown="unknown",
         start=np.where(is_known, class_place(0) - kinds, kinds - len(classes)),
         nearest=np.where(is_known, kinds, 0),
-        confidence=np.where(is_known, 0.9, 0.1),
+        confidence=np.where(is_known, 0.9, 0.8),
         features=features.astype(np.float32),
         prototypes=directions[: len(classes)].astype(np.float32),
         class_faces=np.arange(len(classes)),
+        n_groups=n_groups,
         digest="a run",
         stamp=None,
     )

@@ -17,12 +17,12 @@ import numpy as np
 import pytest
 
 from uniot import UniOT
+from uniot.annotations.places import class_place
 from uniot.data.toy import make_toy_domains
 from uniot.errors import RunFolderError
 from uniot.labelling import read_names
 from uniot.labelling.actions import NameGroup
 from uniot.labelling.desk import Desk
-from uniot.labelling.places import class_place
 from uniot.labelling.store import FILE, Store, only_one_page
 from uniot.labelling.target import Target
 from uniot.model_files import save_model
@@ -50,6 +50,7 @@ def name_group(run: Path, group: int, name: str) -> None:
     store.close()
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_the_page_is_served_until_it_is_interrupted(uniot, run):
     command = [sys.executable, "-m", "uniot", "label", str(run)]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
@@ -72,7 +73,7 @@ def test_the_page_is_served_until_it_is_interrupted(uniot, run):
         told = server.communicate(timeout=20)[1]
     assert server.returncode == 0
     assert "Traceback" not in told
-    assert f"every label is in {run / 'labels.sqlite'}. Next: uniot label {run} --export" in told
+    assert f"every label is in {run / 'labels.sqlite'}. Next: uniot adapt --continue {run}" in told
     assert not (run / "labels.sqlite-wal").exists()
     with only_one_page(run):
         pass
@@ -81,7 +82,7 @@ def test_the_page_is_served_until_it_is_interrupted(uniot, run):
 def test_export_needs_no_page_and_names_the_next_command(uniot, run, model):
     name_group(run, 0, "kettle")
     with only_one_page(run):  # a page that is open does not stop it
-        code, said, _ = uniot("label", run, "--export")
+        code, said, _ = uniot("label", run, "--export", run / "labels.csv")
     assert code == 0
     assert f"{run / 'labels.csv'} is written: " in said
     assert f"Next: uniot adapt --continue {run}" in said
@@ -94,7 +95,7 @@ def test_export_needs_no_page_and_names_the_next_command(uniot, run, model):
 
 
 def test_export_before_anything_is_named_says_what_to_do(uniot, run):
-    code, _, said = uniot("label", run, "--export")
+    code, _, said = uniot("label", run, "--export", run / "labels.csv")
     assert code == 1
     assert "has no labels yet. Open the page with `uniot label" in said
     assert not (run / "labels.csv").exists()
@@ -105,7 +106,7 @@ def test_a_run_that_was_made_again_keeps_the_old_labels_from_the_new_groups(unio
     group = model.target.group.copy()
     group[np.flatnonzero(group == 0)[0]] = 1
     save_model(replace(model, target=replace(model.target, group=group)), run, read_all_names(run))
-    for command in (("label", run, "--export"), ("label", run)):
+    for command in (("label", run, "--export", run / "labels.csv"), ("label", run)):
         code, _, said = uniot(*command)
         assert code == 1
         assert "belongs to another run" in said
@@ -115,7 +116,7 @@ def test_a_run_that_was_made_again_keeps_the_old_labels_from_the_new_groups(unio
 def test_the_same_run_made_again_keeps_its_labels(uniot, run, model):
     name_group(run, 0, "kettle")
     save_model(model, run, read_all_names(run))
-    assert uniot("label", run, "--export")[0] == 0
+    assert uniot("label", run, "--export", run / "labels.csv")[0] == 0
 
 
 def read_all_names(run: Path) -> list[str]:
@@ -190,7 +191,37 @@ def test_pictures_of_another_run_are_refused(uniot, run, model):
 def test_an_export_of_nothing_leads_back_to_the_page(uniot, run):
     name_group(run, 0, "kettle")
     name_group(run, 0, "")
-    code, said, _ = uniot("label", run, "--export")
+    code, said, _ = uniot("label", run, "--export", run / "labels.csv")
     assert code == 0
     assert "nothing is named yet" in said
     assert said.rstrip().endswith(f"Next: uniot label {run}")
+
+
+def test_labels_go_out_to_a_tool_and_come_back_by_the_command_line(uniot, run, model, tmp_path):
+    name_group(run, 0, "kettle")
+    code, said, _ = uniot("label", run, "--export", tmp_path / "out.jsonl")
+    assert code == 0
+    assert f"{tmp_path / 'out.jsonl'} is written: " in said
+    assert uniot("label", run, "--export", tmp_path / "coco.json", "--format", "coco")[0] == 0
+    for leftover in run.glob("labels.sqlite*"):
+        leftover.unlink()
+    code, said, _ = uniot("label", run, "--import", tmp_path / "out.jsonl")
+    count = int((model.target.group == 0).sum())
+    assert (code, said.startswith(f"{count} images imported with 1 label.")) == (0, True)
+    with (run / "predictions.csv").open(encoding="utf-8", newline="") as file:
+        lines = list(csv.DictReader(file))
+    assert {line["label"] for line in lines if line["group"] == "0"} == {"kettle"}
+
+
+def test_a_format_without_a_file_and_a_file_without_a_format_are_explained(uniot, run, tmp_path):
+    name_group(run, 0, "kettle")
+    code, _, said = uniot("label", run, "--format", "coco")
+    assert (code, "Give --export FILE as well" in said) == (1, True)
+    code, _, said = uniot("label", run, "--export", tmp_path / "what.json")
+    assert (code, "Give --format" in said) == (1, True)
+    with only_one_page(run):
+        (tmp_path / "a.csv").write_text("path,label\n", encoding="utf-8")
+        code, _, said = uniot("label", run, "--import", tmp_path / "a.csv")
+    assert (code, "another `uniot label` has" in said) == (1, True)
+    code, _, said = uniot("label", run, "--import", tmp_path / "nowhere.csv")
+    assert (code, "nowhere.csv cannot be read" in said) == (1, True)

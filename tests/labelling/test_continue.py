@@ -55,14 +55,16 @@ def test_named_in_a_browser_learnt_by_the_next_run(chromium_page, tmp_path):
     with labelling(tmp_path / "run") as address:
         page = chromium_page
         page.goto(address)
+        page.get_by_label("Go on to the next group after saving").uncheck()
         page.get_by_label("Name of this group").fill("kettle")
         page.get_by_role("button", name="Save name").click()
         expect(page.locator("#message")).to_have_text("Group 0 named “kettle”.")
         page.locator(f"#sample-{members[0]}").click()
         page.get_by_role("button", name="Discard", exact=True).click()
         expect(page.locator("#message")).to_have_text("1 image discarded.")
-        page.get_by_role("button", name="Export").click()
-        expect(page.locator("#message")).to_contain_text("labels.csv is written")
+        page.get_by_role("button", name="Finish").click()
+        expect(page.locator("#finish-text")).to_contain_text("labels.csv is written")
+        expect(page.locator("#finish-commands code").first).to_have_text(f"uniot adapt --continue {tmp_path / 'run'}")
 
     names = read_names(tmp_path / "run" / "labels.csv")
     decided = dict(zip(names.names, names.decisions.tolist(), strict=True))

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import pytest
 
+from uniot.annotations.places import DISCARDED, class_place
 from uniot.errors import DataError, RunFolderError
 from uniot.labelling import read_names
 from uniot.labelling.actions import MergeGroup, MoveSamples, NameGroup, PutBackSamples, Redo, SplitGroup, Undo
 from uniot.labelling.desk import Stale
-from uniot.labelling.places import DISCARDED, class_place
 
 
 def name(group, text):

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from uniot.annotations.places import DISCARDED, class_place
 from uniot.labelling.geometry import Geometry
-from uniot.labelling.places import DISCARDED, class_place
 from uniot.labelling.state import Labels, move
 
 

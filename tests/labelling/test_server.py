@@ -14,12 +14,20 @@ from PIL import Image
 
 from uniot.errors import SettingsError
 from uniot.labelling.actions import MOST_ROWS
-from uniot.labelling.guard import MOST_BODY_BYTES, Access
+from uniot.labelling.guard import MOST_BODY_BYTES, MOST_IMPORT_BYTES, Access
 from uniot.labelling.server import listen, serve
 from uniot.labelling.thumbnails import Thumbnails
 from uniot.pictures import Pictures
 
-PATHS = ["/", "/state", "/gallery?place=group-0", "/static/page.js", "/pictures/target/0", "/pictures/target/0/large"]
+PATHS = [
+    "/",
+    "/state",
+    "/queue",
+    "/gallery?place=group-0",
+    "/static/page.js",
+    "/pictures/target/0",
+    "/pictures/target/0/large",
+]
 ACTION = {"seen": 0, "action": {"kind": "name", "group": 0, "name": "kettle"}}
 
 
@@ -55,7 +63,7 @@ def test_a_wrong_token_in_the_address_is_refused_even_with_the_right_cookie(unto
     assert untouched.ask(f"/?token={token}").status == 403
 
 
-@pytest.mark.parametrize("path", ["/state", "/pictures/target/0", "/actions"])
+@pytest.mark.parametrize("path", ["/state", "/queue", "/pictures/target/0", "/actions"])
 def test_a_token_counts_in_the_address_of_the_page_alone(untouched, path):
     assert untouched.ask(f"{path}?token={untouched.access.token}", Cookie=None).status == 403
 
@@ -104,7 +112,7 @@ def test_over_a_network_numbers_and_the_given_name_are_right_and_other_names_are
         {"Origin": None, "Sec_Fetch_Site": "none"},
     ],
 )
-@pytest.mark.parametrize("path", ["/actions", "/export"])
+@pytest.mark.parametrize("path", ["/actions", "/export", "/import"])
 def test_only_the_page_itself_may_change_labels(untouched, path, headers):
     assert untouched.ask(path, "POST", written(), **headers).status == 403
     assert untouched.desk.revision == 0
@@ -252,6 +260,10 @@ def test_a_body_that_is_too_large_is_not_read(served):
     assert served.ask("/actions", "POST", large).status == 413
     chunked = b"".join(b"10000\r\n" + b" " * 0x10000 + b"\r\n" for _ in range(3)) + b"0\r\n\r\n"
     assert served.ask("/actions", "POST", chunked, Transfer_Encoding="chunked").status == 413
+    # A table of labels may be larger, and only a table of labels.
+    assert served.ask("/import", "POST", large).status == 422
+    assert served.ask("/import", "POST", b" " * (MOST_IMPORT_BYTES + 1)).status == 413
+    assert served.ask("/import/", "POST", large).status == 413
     assert served.ask("/actions", "POST", written() + b" " * 1000).status == 200
 
 
@@ -366,6 +378,7 @@ def test_the_gallery_tells_what_the_run_thought_and_what_is_similar(served):
         "name": "photos/000 é.jpg",
         "by_hand": True,
         "nearest": "mug",
+        "known": True,
         "confidence": 0.9,
         "start": "mug",
     }

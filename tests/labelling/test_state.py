@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from uniot.annotations.places import DISCARDED, as_text, class_index, class_place, from_text, is_class, is_group
 from uniot.errors import DataError
-from uniot.labelling.places import DISCARDED, as_text, class_index, class_place, from_text, is_class, is_group
 from uniot.labelling.state import Change, Labels, merge, move, put_back, rename, split
 
 START = np.array([class_place(0), class_place(1), 0, 0, 0, 1, 1, 2])

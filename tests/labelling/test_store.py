@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from uniot.annotations.places import DISCARDED, class_place
 from uniot.errors import RunFolderError
-from uniot.labelling.places import DISCARDED, class_place
 from uniot.labelling.state import Change, Labels, merge, move, rename, split
 from uniot.labelling.store import FILE, Store, only_one_page
 

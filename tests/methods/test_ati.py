@@ -260,7 +260,7 @@ def test_sample_is_unknown_beyond_the_cost_from_every_moved_mean():
     assert decision.known.tolist() == [True, True, False]
     # The classifier names the class, not the nearest mean.
     assert decision.nearest.tolist() == [2, 2, 2]
-    assert decision.confidence[1] == pytest.approx(0.5)
+    assert decision.known_score[1] == pytest.approx(0.5)
 
 
 def test_class_of_which_no_sample_came_is_far_from_everything():

@@ -226,7 +226,7 @@ def test_network_is_trained_as_uniot_trains_it():
         images[labels == label, 8 * label : 8 * label + 8] += 2
     images /= images.max()
     common = {
-        "backbone": "small-cnn",
+        "network": "small-cnn",
         "steps": 6,
         "queue_size": 36,
         "n_clusters": 4,

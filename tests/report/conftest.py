@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from uniot.calibration import Calibration
 from uniot.discovery import Evidence, LabelledFeatures, NumberOfClasses, PrivateGroups, absence
 from uniot.method_building import build_method
 from uniot.model import AdaptedModel
@@ -19,6 +20,10 @@ from uniot.settings import Settings
 from uniot.training import History
 from uniot.transport import unbalanced_potential
 
+pytest.register_assert_rewrite("report.controls", "report.looking")
+
+from report.real_runs import RealReports  # noqa: E402  # isort: skip
+
 METRICS = {
     "h_score": 0.75,
     "h3_score_honest": 0.7,
@@ -26,6 +31,7 @@ METRICS = {
     "nmi_honest": None,
     "nmi_oracle": 0.9,
     "per_class_recall": {"ant": 1.0, "unknown": 0.5},
+    "confusion": {"ant": {"ant": 9, "unknown": 1}, "elk": {"unknown": 4, "bee": 3}},
     "notes": ["nmi_honest has no value: no groups were given."],
 }
 
@@ -60,7 +66,8 @@ def made_model(
     answers = Prediction(
         nearest=cosines.argmax(axis=1) if len(kind) else np.zeros(0, np.int64),
         known=known,
-        confidence=np.where(known, 0.5 + sureness / 2, 0.499 * sureness),
+        known_score=np.where(known, 0.5 + sureness / 2, 0.499 * sureness),
+        confidence=np.where(known, 0.5 + sureness / 2, 1 - 0.499 * sureness),
         group=group,
         group_confidence=np.where(known, 0, rng.uniform(size=len(kind))),
     )
@@ -86,6 +93,9 @@ def made_model(
         source=LabelledFeatures(source, of_source, np.arange(len(of_source))),
         history=history,
         fingerprint="made",
+        target_shares=answers.known_score / (1 - answers.known_score),
+        target_class_probability=np.ones(len(kind)),
+        calibration=Calibration(),
     )
 
 
@@ -143,6 +153,11 @@ def saved_run_fixture():
 @pytest.fixture(name="without_target", scope="session")
 def without_target_fixture():
     return without_target
+
+
+@pytest.fixture(scope="session")
+def real_reports(tmp_path_factory, uniot, shape_folders) -> RealReports:
+    return RealReports(tmp_path_factory.mktemp("reports"), uniot, shape_folders)
 
 
 @pytest.fixture(scope="session")

@@ -6,10 +6,10 @@ import numpy as np
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from uniot.report.galleries import make_galleries
+from uniot.report.galleries import make_galleries, nearest_classes
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(found=st.lists(st.integers(0, 6), min_size=2, max_size=5), groups=st.lists(st.integers(1, 6), max_size=4))
 def test_every_sample_is_in_exactly_one_category(made_model, made_run, found, groups):
     assume(sum(found) + sum(groups))
@@ -58,3 +58,19 @@ def test_of_hundreds_of_groups_the_largest_are_shown_and_the_others_are_told(mad
     assert galleries.shown[0].category.name == "Group 99"
     assert len(galleries.shown) == 30
     assert len(galleries.left_out) == 70
+
+
+def test_a_group_is_like_the_classes_that_its_members_are_most_similar_to_on_average():
+    centres = np.eye(4)
+    features = np.array([[0.6, 0.8, 0.0, 0.0], [0.6, 0.0, 0.8, 0.0]])
+    (first, similarity), (second, _), (third, _) = nearest_classes(features, centres)
+    assert (first, second, third) == (0, 1, 2)
+    assert similarity == 0.6
+
+
+def test_groups_say_what_they_are_like_and_classes_do_not(made_run):
+    run = made_run()
+    (group, *_) = make_galleries(run, known=False).shown
+    best = run.model.target_features[group.category.members].mean(axis=0) @ run.model.class_centres.T
+    assert group.nearest_classes[0][0] == best.argmax()
+    assert all(gallery.nearest_classes == () for gallery in make_galleries(run, known=True).shown)

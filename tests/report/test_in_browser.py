@@ -2,33 +2,31 @@
 
 from __future__ import annotations
 
+import csv
+from itertools import combinations
 from pathlib import Path
 
 import pytest
 
 from uniot.report import write_report
 
+from report.looking import DIM, OPACITY, POINT, Looking  # isort: skip
+
 pytestmark = pytest.mark.browser
 
-HOSTILE = ("<script>window.broken = 1</script>", "</script><img src=x onerror='window.broken = 1'>", "mug \"'&amp;")
-# Where on the screen the loneliest point of a kind is, and which one that is.
-POINT = """
-(kind) => {
-  const map = document.getElementById("map"), layout = map._fullLayout;
-  map.scrollIntoView({ block: "center", behavior: "instant" });
-  const box = map.getBoundingClientRect();
-  const signs = map.data.filter((trace) => trace.mode === "markers");
-  const points = signs.flatMap((trace) => trace.customdata.map((point, i) => ({
-    kind: trace.meta,
-    point,
-    x: box.left + layout._size.l + layout.xaxis.d2p(trace.x[i]),
-    y: box.top + layout._size.t + layout.yaxis.d2p(trace.y[i]),
-  })));
-  const apart = (one, other) => (one === other ? Infinity : Math.hypot(one.x - other.x, one.y - other.y));
-  const room = (one) => Math.min(...points.map((other) => apart(one, other)));
-  return points.filter((one) => one.kind === kind).reduce((best, one) => (room(one) > room(best) ? one : best));
-}
-"""
+HOSTILE = ("<script>window.broken = 1</script>", "</script><img src=x onerror='window.broken = 1'>", "mug \"',&amp;")
+# Middles of the signs, and boxes of the names, in pixels of the screen.
+SIGNS_AND_NAMES = """() => {
+  const map = document.getElementById("map"), { xaxis, yaxis, _size: { l, t } } = map._fullLayout;
+  const { left, top } = map.getBoundingClientRect();
+  const place = (x, y) => [left + l + xaxis.d2p(x), top + t + yaxis.d2p(y)];
+  const signs = map.data.flatMap((trace) => trace.x.map((x, i) => place(x, trace.y[i])));
+  const names = [...document.querySelectorAll("#map-names span")].map((name) => {
+    const box = name.getBoundingClientRect();
+    return [box.left, box.top, box.right, box.bottom];
+  });
+  return [signs, names];
+}"""
 
 
 @pytest.fixture(scope="module")
@@ -39,42 +37,24 @@ def report(tmp_path_factory, made_model, made_run, saved_run) -> Path:
     return write_report(folder).page
 
 
-@pytest.fixture
-def complaints(chromium_page, report) -> list[str]:
-    """What the browser has to complain of, and every request but the page's own."""
-    found: list[str] = []
-    chromium_page.on("console", lambda message: found.append(f"{message.type}: {message.text}"))
-    chromium_page.on("pageerror", lambda error: found.append(f"error: {error}"))
-    chromium_page.on(
-        "request",
-        lambda request: (
-            None
-            if request.url == report.as_uri() or request.url.startswith(("data:", "blob:"))
-            else found.append(f"request: {request.url}")
-        ),
-    )
-    return found
-
-
 def opened(page, report: Path) -> None:
     page.goto(report.as_uri())
     page.wait_for_selector("#detection .main-svg")
 
 
-def test_the_page_draws_every_figure_without_a_request_or_a_complaint(chromium_page, report, complaints):
+def test_the_page_draws_every_figure_without_a_request_or_a_complaint(chromium_page, report):
     opened(chromium_page, report)
     drawn = chromium_page.locator(".chart .main-svg").count()
     assert drawn >= 7
     assert chromium_page.locator("#map .points path").count() == 25 + 12
     assert chromium_page.evaluate("window.broken") is None
-    shown = chromium_page.locator("#map .textpoint").all_text_contents()
+    shown = chromium_page.locator("#map-names span").all_text_contents()
     assert any(text.startswith("<script>window.broken") for text in shown)
     chromium_page.emulate_media(media="print")
     assert not chromium_page.locator(".bar").is_visible()
-    assert complaints == []
 
 
-def test_pointing_at_a_sample_shows_its_picture_and_a_click_keeps_it(chromium_page, report, complaints):
+def test_pointing_at_a_sample_shows_its_picture_and_a_click_keeps_it(chromium_page, report):
     opened(chromium_page, report)
     place = chromium_page.evaluate(POINT, "unknown")
     about = chromium_page.locator("#about")
@@ -94,42 +74,105 @@ def test_pointing_at_a_sample_shows_its_picture_and_a_click_keeps_it(chromium_pa
     assert link.get_attribute("href").startswith("#group-")
     chromium_page.keyboard.press("Escape")
     assert not about.is_visible()
-    assert complaints == []
 
 
-def test_controls_of_the_map_pick_out_a_class_and_a_kind(chromium_page, report, complaints):
-    opened(chromium_page, report)
-    opacity = "document.getElementById('map').data.find((one) => one.meta === 'known').marker.opacity"
-    chromium_page.get_by_label("Show", exact=True).select_option("0")
-    assert sorted(set(chromium_page.evaluate(opacity))) == [0.07, 1]
-    chromium_page.get_by_role("button", name="Whole map").click()
-    assert chromium_page.evaluate(opacity) == 0.95
+def test_a_filter_keeps_the_source_of_its_class_and_the_view(chromium_page, report):
+    look = Looking(chromium_page, report)
     chromium_page.get_by_role("button", name="Zoom in").click()
-    chromium_page.get_by_label("Colour by").select_option("confidence")
-    view = "document.getElementById('map').layout.xaxis.range"
-    assert chromium_page.evaluate(view) == pytest.approx([-0.756, 0.756])  # colours do not move the map
-    chromium_page.get_by_role("button", name="Whole map").click()
-    assert chromium_page.evaluate(view) == [-1.08, 1.08]
-    colours = chromium_page.evaluate(opacity.replace("opacity", "color"))
-    assert all(0.5 <= colour <= 1 for colour in colours)
-    chromium_page.get_by_label("target, unknown").uncheck()
-    assert chromium_page.locator("#map .points path").count() == 14 + 12
-    assert complaints == []
+    chromium_page.get_by_label("Class or group").select_option("0")
+    assert look.map("layout.xaxis.range") == pytest.approx([-0.756, 0.756])
+    opacity = chromium_page.evaluate(OPACITY)
+    of_source = {number: point[2] for number, point in enumerate(look.data["points"]) if not point[1]}
+    assert {number for number in of_source if opacity[str(number)] > DIM} == {
+        number for number, category in of_source.items() if category == 0
+    }
+    chromium_page.get_by_label("Lowest confidence").fill("0")
+    # Samples of the source have no confidence.
+    chromium_page.wait_for_function(
+        """() => [...document.querySelectorAll("#map .trace.scatter")[1].querySelectorAll(".points path")]
+          .every((sign) => sign.style.opacity < 0.1)"""
+    )
 
 
-def test_the_page_fits_a_phone_and_a_tap_shows_a_sample(chromium, report):
-    phone = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}
-    with chromium.new_context(**phone) as context:
-        page = context.new_page()
-        opened(page, report)
-        assert page.evaluate("document.documentElement.scrollWidth") == 390
-        place = page.evaluate(POINT, "unknown")
-        page.touchscreen.tap(place["x"], place["y"])
-        about = page.locator("#about")
-        about.wait_for(state="visible")
-        assert "Group" in about.inner_text()
-        about.get_by_role("button", name="Close").tap()
-        assert not about.is_visible()
+def test_a_link_to_a_gallery_that_a_filter_hides_brings_it_back(chromium_page, report):
+    look = Looking(chromium_page, report)
+    chromium_page.get_by_label("Class or group").select_option("known")
+    assert not chromium_page.locator("#group-000").is_visible()
+    chromium_page.locator('.proportions a[href="#group-000"]').click()
+    assert chromium_page.locator("#group-000").is_visible()
+    assert look.lit() == set(look.target_points)
+
+
+def test_a_lasso_selects_what_lies_in_it_and_is_shown(chromium_page, report):
+    look = Looking(chromium_page, report)
+    chromium_page.get_by_role("button", name="Lasso").click()
+    place = chromium_page.evaluate(POINT, "unknown")
+    chromium_page.mouse.move(place["x"] - 9, place["y"] - 9)
+    chromium_page.mouse.down()
+    for dx, dy in ((9, -9), (9, 9), (-9, 9), (-9, -8)):
+        chromium_page.mouse.move(place["x"] + dx, place["y"] + dy, steps=5)
+    chromium_page.mouse.up()
+    selected = chromium_page.locator("#map-selected")
+    selected.get_by_text("selected").wait_for()
+    inside = [point for point in place["near"] if point in look.target_points]
+    assert selected.inner_text() == f"{len(inside)} selected"
+    with chromium_page.expect_download() as waiting:
+        chromium_page.get_by_role("button", name="Download list").click()
+    with Path(waiting.value.path()).open(encoding="utf-8", newline="") as file:
+        listed = [row["path"] for row in csv.DictReader(file)]
+    assert listed == [look.target_points[point].name for point in sorted(inside)]
+    chromium_page.get_by_label("Class or group").select_option("known")
+    assert selected.inner_text() == ""  # what a filter takes away is selected no more
+
+
+@pytest.mark.parametrize("width", [800, 1400])
+def test_names_on_the_map_cover_no_point_and_no_other_name(real_reports, browsing, width):
+    page = browsing.page(viewport={"width": width, "height": 900})
+    Looking(page, real_reports.page("uniot"))
+    for zoomed in (False, True):
+        if zoomed:
+            page.get_by_role("button", name="Zoom in").click()
+        signs, names = page.evaluate(SIGNS_AND_NAMES)
+        assert len(names) >= 3
+        for left, top, right, bottom in names:
+            assert not [1 for x, y in signs if left - 2 < x < right + 2 and top - 2 < y < bottom + 2]
+        for (left, top, right, bottom), (start, above, end, below) in combinations(names, 2):
+            assert right <= start or end <= left or bottom <= above or below <= top
+
+
+def test_the_page_fits_a_phone_and_a_tap_shows_a_sample(browsing, report):
+    page = browsing.page(viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True)
+    opened(page, report)
+    place = page.evaluate(POINT, "unknown")
+    page.touchscreen.tap(place["x"], place["y"])
+    about = page.locator("#about")
+    about.wait_for(state="visible")
+    assert "Group" in about.inner_text()
+    about.get_by_role("button", name="Close").tap()
+    assert not about.is_visible()
+
+
+@pytest.mark.parametrize("name", ["images", "source-only"])
+def test_on_a_phone_nothing_sticks_out_and_what_scrolls_says_so(real_reports, browsing, name):
+    page = browsing.page(viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True)
+    Looking(page, real_reports.page(name))
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
+    for selector in (".bar nav", ".scroller:has(#similarity)"):
+        box = page.locator(selector)
+        assert box.get_attribute("data-more") == "right"
+        assert box.evaluate("(one) => getComputedStyle(one).getPropertyValue('--right')") == "2.5rem"
+        box.evaluate("(one) => one.scrollTo({ left: one.scrollWidth, behavior: 'instant' })")
+        page.wait_for_function("(one) => one.dataset.more === 'left'", arg=box.element_handle())
+
+
+def test_paper_is_white(chromium_page, report):
+    chromium_page.emulate_media(color_scheme="dark")
+    opened(chromium_page, report)
+    ink = "document.getElementById('map').layout.font.color"
+    chromium_page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
+    assert chromium_page.evaluate(ink) == "#1c2329"
+    chromium_page.evaluate("window.dispatchEvent(new Event('afterprint'))")
+    assert chromium_page.evaluate(ink) == "#e6eaed"
 
 
 def test_light_and_dark_follow_the_system_and_the_button(chromium_page, report):

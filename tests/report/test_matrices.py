@@ -47,7 +47,7 @@ def test_large_matrices_are_thinned_and_say_so(made_model, made_run):
 
 def test_every_sample_is_in_the_histogram_on_its_side_of_one_half(made_model, made_run):
     model = made_model()
-    on_the_border = replace(model.target, confidence=np.where(model.target.known, 0.5 - 1e-12, 0.5 - 1e-9))
+    on_the_border = replace(model.target, known_score=np.where(model.target.known, 0.5 - 1e-12, 0.5 - 1e-9))
     for target in (model.target, on_the_border):
         counts = confidence_counts(made_run(replace(model, target=target)))
         right = counts.edges[:-1] >= 0.5

@@ -12,6 +12,7 @@ from html.parser import HTMLParser
 from importlib.resources import files
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -100,10 +101,33 @@ def plain(made_run) -> Page:
 
 def test_the_page_opens_with_the_sentence_and_the_counts(page):
     assert page.words.strip().startswith(
-        "Report of a run Of 25 pictures, 14 belong to 2 of your 3 classes; the other 11 are of about 2 new kinds"
+        "Report of a run Of 25 pictures, 14 are labelled with 2 of your 3 classes; the other 11 are of about 2 new"
     )
     assert "14 known" in page.words
     assert "2 to 4 are plausible" in page.words
+
+
+def test_scores_show_the_recall_of_each_class_and_the_confusion(page, plain):
+    assert "Recall of each class ant 100.0 unknown 50.0" in page.words
+    (table,) = [table for table in page.all("table") if table.attributes.get("class") == "confusion"]
+    assert re.sub(r"\s+", " ", table.text).strip() == "true classantbeeunknown ant 1091 elk * 734"
+    assert page.all("details")[0].text.strip().startswith("All settings")  # neither is folded away
+    assert not [table for table in plain.all("table") if table.attributes.get("class") == "confusion"]
+
+
+@pytest.mark.parametrize("is_named", [False, True])
+def test_lists_of_samples_have_the_labels_of_predictions_csv(made_model, made_run, is_named):
+    model = made_model()
+    if is_named:
+        model = replace(model, annotations=SimpleNamespace(group_names={1: "kettle"}))
+    data = page_of(made_run(model)).json(id="data")
+    labels = {int(row): data["categories"][sample[4]][4] for row, sample in data["samples"].items()}
+    assert labels == dict(enumerate(model.labels(model.target).tolist()))
+    assert ("kettle" in labels.values()) == is_named
+
+
+def test_each_group_names_the_classes_it_is_nearest_to(page):
+    assert len(re.findall(r"nearest: \w+ -?[\d.]+, \w+ -?[\d.]+, \w+ -?[\d.]+", page.words)) == 2
 
 
 def test_headings_are_in_order(page):
@@ -138,14 +162,14 @@ def test_every_picture_and_control_has_words(page):
     for button in page.all("button"):
         assert button.attributes.get("aria-label") or button.text.strip()
     labels = "".join(label.text for label in page.all("label"))
-    assert "Show" in labels
+    assert "Class or group" in labels
     assert "Colour by" in labels
 
 
 def test_the_security_policy_lets_these_scripts_run_and_no_other(page):
     (policy,) = [one.attributes["content"] for one in page.all("meta") if "http-equiv" in one.attributes]
     run = [script.text for script in page.all("script") if "type" not in script.attributes]
-    assert len(run) == 2
+    assert len(run) == 1 + len(list((files("uniot.report") / "templates" / "scripts").iterdir()))
     digests = [base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in run]
     assert re.search(r"script-src (.*?);", policy)[1] == " ".join(f"'sha256-{digest}'" for digest in digests)
     assert "default-src 'none'" in policy
@@ -197,7 +221,7 @@ def test_figures_have_their_data(page, plain):
 def test_a_run_without_pictures_shows_names(plain):
     assert "shelf/003.jpg" in plain.one("groups").text + plain.one("classes").text
     assert not plain.all("img")
-    assert "14 belong to 2 of your 3 classes" in plain.words
+    assert "14 are labelled with 2 of your 3 classes" in plain.words
     assert "see its name" in plain.words
 
 
@@ -217,10 +241,13 @@ def test_every_setting_is_told_with_what_it_means(plain, made_run):
     ("model", "words"),
     [
         ({"groups": ()}, "No picture is unknown, so there is no group."),
-        ({"found": (0, 0, 0)}, "None of the 11 pictures belongs to your 3 classes"),
+        ({"found": (0, 0, 0)}, "None of the 11 pictures is labelled with your 3 classes"),
         ({"groups": (4,)}, "the other 4 look like one new kind"),
         ({"found": (3, 3, 3)}, "None: every class of yours was found."),
-        ({"found": (1, 0, 0), "groups": (1,)}, "1 belongs to 1 of your 3 classes; the other 1 looks like a new kind"),
+        (
+            {"found": (1, 0, 0), "groups": (1,)},
+            "1 is labelled with 1 of your 3 classes; the other 1 looks like a new kind",
+        ),
     ],
     ids=["no unknown", "no known", "one group", "all found", "two samples"],
 )
@@ -235,7 +262,7 @@ def test_unusual_targets_have_a_page(made_model, made_run, model, words):
 def test_names_are_text_whatever_is_in_them(made_model, made_run, plain):
     model = made_model(classes=HOSTILE)
     names = [f"{HOSTILE[row % 3]} {row}" for row in range(len(model.target))]
-    scores = {"per_class_recall": {HOSTILE[0]: 1.0}, "notes": [HOSTILE[1]]}
+    scores = {"per_class_recall": {HOSTILE[0]: 1.0}, "notes": [HOSTILE[1]], "confusion": {HOSTILE[1]: {HOSTILE[0]: 1}}}
     run = replace(made_run(model, names=names, metrics=scores), folder=Path(HOSTILE[0].replace("/", "∕")))
     page = page_of(run)
     assert [script.attributes for script in page.all("script")] == [one.attributes for one in plain.all("script")]
@@ -248,10 +275,10 @@ def test_names_are_text_whatever_is_in_them(made_model, made_run, plain):
     assert data["classes"] == HOSTILE
     assert data["samples"]["4"][0] == names[4]
     # Plotly obeys some tags; it is given none.
-    for chart in ("map", "similarity"):
-        text = json.dumps(page.json(**{"data-chart": chart}))
-        assert "script" in text
-        assert "<" not in text
+    text = json.dumps(page.json(**{"data-chart": "similarity"}))
+    assert "script" in text
+    assert "<" not in text
+    assert "<" in page.json(id="data")["places"][0][2]  # the page's own script makes this one harmless
 
 
 def test_names_that_no_encoding_holds_have_a_page(made_model, made_run):

@@ -16,7 +16,7 @@ def run(tmp_path_factory, made_model, made_run, saved_run) -> Path:
 def test_the_report_goes_into_the_run_folder(uniot, run):
     code, out, _ = uniot("report", run)
     assert code == 0
-    assert "Of 8 samples, 5 belong to 1 of your 3 classes; the other 3 look like one new kind." in out
+    assert "Of 8 samples, 5 are labelled with 1 of your 3 classes; the other 3 look like one new kind." in out
     assert f"{run / 'report.html'} is written, " in out
     assert out.strip().endswith("MB. Next: open it in a browser.")
     assert (run / "report.html").read_text(encoding="utf-8").startswith("<!doctype html>")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from uniot.discovery import NumberOfClasses
-from uniot.report.summary import absent_classes, reliability, sentence, summarise, tiles, warnings
+from uniot.report.summary import absent_classes, look_first, sentence, summarise, tiles, warnings
 from uniot.universal import Reliability
 
 
@@ -19,25 +19,33 @@ def said(run) -> str:
     [
         (
             {"interval": (2, 4)},
-            "Of 25 samples, 14 belong to 2 of your 3 classes; the other 11 are of about 2 new kinds (2 to 4). "
+            "Of 25 samples, 14 are labelled with 2 of your 3 classes; the other 11 are of about 2 new kinds (2 to 4). "
             "1 of your classes does not appear.",
         ),
         (
             {"groups": ()},
-            "All 14 samples belong to 2 of your 3 classes; none is of a new kind. 1 of your classes does not appear.",
+            "All 14 samples are labelled with 2 of your 3 classes; none is of a new kind. 1 of your classes does not "
+            "appear.",
         ),
-        ({"found": (0, 0, 0)}, "None of the 11 samples belongs to your 3 classes: they are of about 2 new kinds."),
+        (
+            {"found": (0, 0, 0)},
+            "None of the 11 samples is labelled with your 3 classes: they are of about 2 new kinds.",
+        ),
         (
             {"found": (4, 4, 4), "groups": (5,)},
-            "Of 17 samples, 12 belong to your 3 classes; the other 5 look like one new kind.",
+            "Of 17 samples, 12 are labelled with your 3 classes; the other 5 look like one new kind.",
         ),
         (
             {"found": (3, 0, 0)},
-            "Of 14 samples, 3 belong to 1 of your 3 classes; the other 11 are of about 2 new kinds. "
+            "Of 14 samples, 3 are labelled with 1 of your 3 classes; the other 11 are of about 2 new kinds. "
             "2 of your classes do not appear.",
         ),
+        (
+            {"found": (4, 4, 4), "groups": (5,), "interval": (1, 3)},
+            "Of 17 samples, 12 are labelled with your 3 classes; the other 5 are of about 1 new kind (1 to 3).",
+        ),
     ],
-    ids=["some", "no unknown", "no known", "one group", "one class"],
+    ids=["some", "no unknown", "no known", "one group", "one class", "perhaps more groups"],
 )
 def test_the_run_is_told_in_a_sentence(made_model, made_run, model, words):
     assert said(made_run(made_model(**model))) == words
@@ -48,7 +56,7 @@ def test_the_run_is_told_in_a_sentence(made_model, made_run, model, words):
     [
         ((9, 5, 0), 1, "the other 1 is of no class of yours and was not grouped."),
         ((9, 5, 0), 2, "the other 2 are of no class of yours and were not grouped."),
-        ((0, 0, 0), 2, "None of the 2 samples belongs to your 3 classes; they were not grouped."),
+        ((0, 0, 0), 2, "None of the 2 samples is labelled with your 3 classes; they were not grouped."),
     ],
 )
 def test_unknown_samples_that_were_not_grouped_are_told_as_such(made_model, made_run, found, n_unknown, words):
@@ -62,21 +70,45 @@ def test_unknown_samples_that_were_not_grouped_are_told_as_such(made_model, made
     ("found", "words", "warned"),
     [
         (None, "", []),
-        (Reliability(None, None, ("only 9 target samples.",)), "", ["Warning: only 9 target samples."]),
-        (Reliability(0.341, None), "An estimated 34 % of the answers are right.", []),
-        (Reliability(0.5, 0.75), "An estimated 50 % of the answers are right, 75 % of those called known.", []),
+        (Reliability(None, None, None, ("only 9 target samples.",)), "", ["Warning: only 9 target samples."]),
+        (Reliability(0.341, None, 0.341), "Estimated without labels: 34 % of the answers are right.", []),
+        (
+            Reliability(0.5, 0.75, 0.25),
+            "Estimated without labels: 50 % of the answers are right (75 % of those called known, 25 % of those called "
+            "unknown).",
+            [],
+        ),
     ],
 )
 def test_the_estimated_accuracy_and_warnings_lead_the_page(made_model, made_run, found, words, warned):
+    without = said(made_run(replace(made_model(), reliability=None)))
     run = made_run(replace(made_model(), reliability=found))
-    assert reliability(run) == words
+    assert said(run) == f"{without} {words}".strip()
     assert warnings(run) == warned
+
+
+def test_estimated_errors_are_counted_not_only_those_near_the_threshold(made_model, made_run):
+    model = replace(made_model(), reliability=Reliability(0.6, 0.6, 0.6))
+    target = replace(
+        model.target,
+        confidence=np.full(len(model.target), 0.6),
+        known_score=np.where(model.target.known, 0.99, 0.01),
+    )
+    run = made_run(replace(model, target=target))
+    found = summarise(run)
+    assert (found.n_close, found.n_wrong) == (0, 10)
+    assert "About 10 of 25 answers are estimated to be wrong" in look_first(run, found)
+    assert [(tile.number, tile.what) for tile in tiles(run, found)][-1] == ("10", "probably wrong")
+    without = made_run(replace(model, target=target, reliability=None))
+    assert "How many answers are wrong is not estimated" in look_first(without, summarise(without))
 
 
 def test_a_class_that_has_samples_and_still_seems_absent_is_told_with_care(made_model, made_run):
     model = replace(made_model(found=(9, 5, 1)), absence=np.array([0.2, 0.3, 0.6]))
     run = made_run(model)
-    assert said(run).endswith("1 of your classes is probably not there all the same.")
+    assert said(run).endswith("1 of your classes is probably not there all the same (cow).")
+    tile = next(tile for tile in tiles(run, summarise(run)) if "found" in tile.what)
+    assert (tile.number, tile.remark) == ("2", "of your 3; 1 more probably not there")
     assert [one.name for one in absent_classes(run)] == ["cow"]
 
 
@@ -101,7 +133,7 @@ def test_tiles_count_what_the_sentence_tells(made_model, made_run):
 
 def test_close_calls_lie_near_one_half(made_model, made_run):
     model = made_model()
-    confidence = np.where(model.target.known, 0.9, 0.1)
-    confidence[[np.flatnonzero(model.target.known)[0], np.flatnonzero(~model.target.known)[0]]] = 0.51, 0.46
-    run = made_run(replace(model, target=replace(model.target, confidence=confidence)))
+    known_score = np.where(model.target.known, 0.9, 0.1)
+    known_score[[np.flatnonzero(model.target.known)[0], np.flatnonzero(~model.target.known)[0]]] = 0.51, 0.46
+    run = made_run(replace(model, target=replace(model.target, known_score=known_score)))
     assert summarise(run).n_close == 2

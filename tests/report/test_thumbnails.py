@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from uniot.pictures import Pictures
-from uniot.report.thumbnails import data_uri, read_thumbnails, sheets
+from uniot.report.thumbnails import data_uri, fitting_side, read_thumbnails, sheets
 
 
 @pytest.fixture
@@ -26,6 +26,16 @@ def test_reading_stops_when_there_is_no_more_room(pictures):
     found = read_thumbnails(pictures, [("target", row) for row in range(20)], 16, 3 * one + 10)
     assert 2 <= len(found) <= 3
     assert sum(map(len, found.values())) <= 3 * one + 10
+
+
+def test_thumbnails_are_as_large_as_there_is_room_for():
+    noise = np.random.default_rng(0).integers(0, 256, (50, 64, 64), dtype=np.uint8)
+    pictures = Pictures({}, {"source": noise[:0], "target": noise})
+    wanted = [("target", row) for row in range(50)]
+    large, small = (len(pictures.thumbnail("target", 0, side)) for side in (128, 64))
+    assert fitting_side(pictures, wanted, (128, 64, 32), 52 * large) == 128
+    assert fitting_side(pictures, wanted, (128, 64, 32), 52 * small) == 64
+    assert fitting_side(pictures, wanted, (128, 64, 32), 40 * small) == 32
 
 
 def test_a_file_that_is_gone_is_left_out(tmp_path):

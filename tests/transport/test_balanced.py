@@ -100,7 +100,7 @@ def test_order_of_samples_does_not_matter(similarity):
     assert balanced_plan(similarity[order]).numpy() == pytest.approx(plan.numpy(), rel=1e-10)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     similarity=st.tuples(st.integers(1, 10), st.integers(1, 6)).flatmap(
         lambda shape: arrays(np.float32, shape, elements=st.floats(-1, 1, width=32, allow_subnormal=False))

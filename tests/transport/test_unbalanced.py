@@ -262,7 +262,7 @@ cosines = st.integers(1, 12).flatmap(
 )
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
 @given(
     similarity=cosines,
     log10_epsilon=st.floats(-3, 1),
@@ -287,7 +287,7 @@ def test_any_cosines_give_a_finite_plan_that_sums_to_one(similarity, log10_epsil
     assert plan.total_mass > 0
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=40, derandomize=True)
 @given(similarity=cosines, log10_epsilon=st.floats(-2, 0))
 def test_any_float32_cosines_give_the_plan_of_plain_sinkhorn(log_sinkhorn, similarity, log10_epsilon):
     similarity = torch.from_numpy(similarity)

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 import torch.nn.functional as F
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -109,7 +109,6 @@ def test_share_of_at_least_one_is_a_probability_of_at_least_the_threshold():
     assert torch.equal(shares.argmax(dim=1), cosines.argmax(dim=1))
 
 
-@settings(deadline=None)
 @given(n_rows=st.integers(2, 40), n_classes=st.integers(2, 60), seed=st.integers(0, 100))
 def test_any_target_gives_finite_answers(n_rows, n_classes, seed):
     generator = torch.Generator().manual_seed(seed)

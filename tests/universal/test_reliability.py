@@ -8,10 +8,10 @@ import torch
 import torch.nn.functional as F
 
 from uniot import UniOT
+from uniot.calibration import answer_probability
 from uniot.data.toy import make_toy_domains
 from uniot.errors import UniotWarning
 from uniot.universal import TargetStatistics, assess
-from uniot.universal.rejection import answer_probability
 from uniot.universal.reliability import agreement_of_halves
 
 GOOD = TargetStatistics(
@@ -56,9 +56,8 @@ def test_size_counts_no_further_than_it_was_fitted():
 @pytest.mark.parametrize(
     ("changed", "words"),
     [
-        ({"n_target": 99}, "only 99 target samples; results are unreliable below 100."),
-        ({"stability": 0.5, "certainty": 0.7}, "labels cannot be trusted: an estimated 30 % are right."),
-        ({"stability": 0.65, "certainty": 0.78}, "many labels are probably wrong: an estimated 53 % are right."),
+        ({"stability": 0.5, "certainty": 0.7}, "labels cannot be trusted: an estimated 35 % are right."),
+        ({"stability": 0.65, "certainty": 0.78}, "many labels are probably wrong: an estimated 56 % are right."),
         ({"common": 0.49}, "no source class stands out in the target"),
     ],
 )
@@ -89,10 +88,17 @@ def test_only_classes_that_are_neither_found_nor_excluded_might_be_present():
     assert assessed(known_share=0.22).warnings == ()
 
 
-def test_without_statistics_only_few_samples_are_warned_of():
-    few = assess(None, n_target=50, known_share=0.5, classes=CLASSES)
-    assert (few.accuracy, few.known_accuracy, len(few.warnings)) == (None, None, 1)
-    assert assess(None, n_target=100, known_share=0.5, classes=CLASSES).warnings == ()
+def test_without_statistics_only_other_warnings_are_left():
+    found = assess(None, n_target=50, known_share=0.5, classes=CLASSES, others=["few."])
+    assert (found.accuracy, found.known_accuracy, found.unknown_accuracy) == (None, None, None)
+    assert (found.warnings, found.sentence) == (("few.",), "")
+
+
+def test_accuracies_of_known_and_unknown_make_up_the_whole():
+    found = assessed(known_share=0.75)
+    assert found.accuracy == pytest.approx(0.75 * found.known_accuracy + 0.25 * found.unknown_accuracy)
+    assert assessed(known_share=0).known_accuracy is None
+    assert assessed(known_share=1).unknown_accuracy is None
 
 
 def test_answer_probability_is_that_of_the_answer_given():

@@ -15,9 +15,9 @@ import numpy as np
 
 from uniot.data.arrays import as_inputs, as_labels
 from uniot.data.embedding_files import read_embeddings
-from uniot.data.embedding_parts import listed
 from uniot.data.unpacked_set import plain
 from uniot.errors import DataError
+from uniot.words import listed
 
 _EXPECTED = (
     "Give an .npz with the arrays DOMAIN_x and DOMAIN_y of each domain and `classes`, or a folder with a DOMAIN.npz "

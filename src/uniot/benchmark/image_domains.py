@@ -47,7 +47,7 @@ def embed_domains(
     """
     for letter in letters:
         name = tasks.domains[letter]
-        found = read_collection(_files(tasks, root, letter, as_published), reader, reading)
+        found = read_collection(_files(tasks, root, letter, as_published), reader, reading, collection=name)
         labels = np.array([str(file.label) for file in found.files])
         if not _holds(folder, name, DomainFeatures(found.values, labels, ())):
             names = [file.name for file in found.files]

@@ -183,7 +183,7 @@ def _scored(job: Job, model: AdaptedModel, truth: np.ndarray, seconds: float) ->
         truth,
         model.labels(answers),
         source_classes=model.classes,
-        confidence=answers.confidence,
+        known_score=model.target_shares,
         nearest=nearest,
         features=model.target_features,
         groups=answers.group,
@@ -209,7 +209,7 @@ def _scored(job: Job, model: AdaptedModel, truth: np.ndarray, seconds: float) ->
         # The method's own decisions are one of the candidates: rounding may leave one on the wrong side of a threshold.
         h_oracle=max(
             scores.h_score,
-            best_threshold_h_score(truth, nearest, answers.confidence, source_classes=model.classes),
+            best_threshold_h_score(truth, nearest, model.target_shares, source_classes=model.classes),
         ),
         nothing_rejected=None
         if scores.common_accuracy is None

@@ -11,12 +11,12 @@ from typing import Any
 from uniot.benchmark.features import DomainFacts, find_domain, read_facts
 from uniot.benchmark.jobs import Job, Value
 from uniot.benchmark.protocol import TaskSet, check_split, folder_name
-from uniot.data.embedding_parts import listed
 from uniot.data.published_set import ClassSplit
 from uniot.data.text import read_text
 from uniot.errors import SettingsError
 from uniot.methods import METHODS, method_info
 from uniot.settings import Settings
+from uniot.words import listed
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -24,7 +24,7 @@ else:
     import tomli as tomllib
 
 # Decided by the protocol: the jobs differ in them, or nobody is to be told.
-_OF_THE_PROTOCOL = frozenset({"method", "method_options", "seed", "backbone", "n_private_classes", "private_prior"})
+_OF_THE_PROTOCOL = frozenset({"method", "method_options", "seed", "network", "n_private_classes", "private_prior"})
 # Else methods would not see the same batches.
 _SAME_FOR_ALL = frozenset({"steps", "batch_size", "input_norm"})
 

@@ -13,11 +13,11 @@ import numpy as np
 
 from uniot.benchmark.features import DomainFeatures
 from uniot.data.benchmark_sets import benchmark_set
-from uniot.data.embedding_parts import listed
 from uniot.data.published_set import BenchmarkSet, ClassSplit, Setting
 from uniot.data.text import read_text
 from uniot.data.unpacked_set import plain
 from uniot.errors import DataError
+from uniot.words import listed
 
 if sys.version_info >= (3, 11):
     import tomllib

@@ -25,10 +25,10 @@ from uniot.benchmark.planning import Options, check_methods
 from uniot.benchmark.protocol import folder_name
 from uniot.benchmark.scenarios import make_scenarios
 from uniot.data.digits import load_digit_archives
-from uniot.data.embedding_parts import listed
 from uniot.data.unpacked_set import plain
 from uniot.errors import DataError, SettingsError
 from uniot.run_folder import replacing
+from uniot.words import listed
 
 UNIVERSALITY = "universality"
 """Name of the study on the command line and of its files."""

@@ -13,6 +13,7 @@ from uniot.cli.benchmark import benchmark
 from uniot.cli.data import app as data
 from uniot.cli.demo import demo
 from uniot.cli.embed import embed
+from uniot.cli.encoding import print_anywhere
 from uniot.cli.evaluate import evaluate
 from uniot.cli.export import export
 from uniot.cli.hub import pull, push
@@ -51,6 +52,7 @@ def options(
 
 def main() -> None:
     """Runs a command; what goes wrong is one sentence, not a traceback."""
+    print_anywhere()
     try:
         app()
     except RunInterrupted as stop:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from uniot.cli.checks import refuse_for_embeddings
 from uniot.cli.preference import Preferred, PrivatePrior
 from uniot.cli.run_files import check_names, clear_run, finish_run
 from uniot.cli.ways_in import BEGAN_WITH, Beginning, from_embeddings, from_images, open_reading, show
@@ -114,7 +115,8 @@ def adapt(
         typer.Option(help="Folder that keeps embeddings between runs; one of yours.", rich_help_panel=_IMAGES),
     ] = None,
     workers: Annotated[
-        int | None, typer.Option(min=0, help="Processes that decode images.", rich_help_panel=_IMAGES)
+        int | None,
+        typer.Option(min=0, help="Threads that read and decode images; one per core.", rich_help_panel=_IMAGES),
     ] = None,
     devices: Annotated[
         str,
@@ -136,6 +138,7 @@ def adapt(
     Once groups have names: `uniot adapt --continue run/`
     """
     from uniot.labelling import write_names
+    from uniot.methods import check_method
     from uniot.model_files import is_saved
     from uniot.processes import start_processes
     from uniot.run_folder import only_one_writer
@@ -158,6 +161,11 @@ def adapt(
         "accumulate": accumulate,
         "precision": None if precision is None else precision.value,
     }
+    n_devices = _devices(devices)
+    if resume and overwrite:
+        raise SettingsError(
+            "--resume goes on with the run in the folder, and --overwrite removes it. Give one of them."
+        )
     if continued is not None:
         begin, out = _continued(continued, out, (source, target, names), [backbone, weights, flip, fine_tune])
         settings = settings or continued / "settings.toml"
@@ -174,16 +182,14 @@ def adapt(
     if continued is not None:
         # Classes that have names now are no longer private.
         chosen = chosen.model_copy(update={"n_private_classes": private_classes, "private_prior": private_prior})
+    check_method(chosen)
     are_images = begin.are_images()
-    if not are_images and any(value is not None for value in of_images.values()):
-        raise SettingsError(
-            "--backbone, --weights, --flip, --fine-tune, --accumulate and --precision are for images only."
-        )
-    processes = start_processes(_devices(devices), nodes, images.precision)
+    if not are_images:
+        others = {"strict": strict or None, "store": store, "workers": workers}
+        options = {f"--{name.replace('_', '-')}": value for name, value in (of_images | others).items()}
+        refuse_for_embeddings(options, "the collections are embeddings")
+    processes = start_processes(n_devices, nodes, images.precision)
     leads = processes.rank == 0
-    if leads:
-        trains_network = chosen.backbone != "none" or (are_images and images.fine_tune != "none")
-        _warn_of_steps(chosen, trains_network=trains_network)
     with ExitStack() as stack:
         if leads:
             stack.enter_context(only_one_writer(out))
@@ -194,7 +200,7 @@ def adapt(
         processes.wait()
         was_finished = is_saved(out)
         if are_images:
-            reading = open_reading(strict, store, workers, stack if leads else None)
+            reading = open_reading(begin, strict, store, workers, stack if leads else None)
             found = from_images(begin, out, chosen, images, reading, processes, target_labels)
         else:
             found = from_embeddings(begin, out, chosen, processes, target_labels)
@@ -244,23 +250,3 @@ def _settings(
     values |= {name: value for name, value in given.items() if value is not None}
     image_values |= {name: value for name, value in of_images.items() if value is not None}
     return Settings.checked(**values), ImageSettings.checked(**image_values)
-
-
-def _warn_of_steps(settings: Settings, *, trains_network: bool) -> None:
-    """Of steps that are too few, or that are not taken."""
-    from uniot.methods import method_info
-
-    if settings.steps and method_info(settings.method).is_closed_form and not trains_network:
-        typer.echo(
-            f"Warning: {settings.method} trains nothing but a backbone, with --fine-tune, so that {settings.steps} "
-            "steps have no effect. UniOT as published trains on embeddings too: --method uniot.",
-            err=True,
-        )
-    first = settings.detection_start + 2  # the method counts from zero, and begins after that step
-    if settings.method == "uniot" and settings.steps is not None and settings.steps < first:
-        typer.echo(
-            f"Warning: common-class detection trains from step {first} on (detection_start = "
-            f"{settings.detection_start}), and this run ends with step {settings.steps}, so it never does. "
-            "Give more --steps.",
-            err=True,
-        )

@@ -12,7 +12,7 @@ import typer
 
 from uniot.cli.benchmark_screen import conclude, show, show_study
 from uniot.cli.benchmark_universality import plan, refuse_for_universality, show_universality
-from uniot.cli.screen import reading_progress
+from uniot.cli.progress import reading_progress
 from uniot.errors import DataError, SettingsError
 
 if TYPE_CHECKING:
@@ -310,9 +310,9 @@ def _embed(
 
     letters = dict.fromkeys(letter for task in task_names for letter in task_set.pair(task))
     settings = ImageSettings.checked(backbone=backbone, weights=None if weights is None else str(weights))
-    with only_one_writer(out), reading_progress() as on_progress:
+    with only_one_writer(out), reading_progress({}) as progress:
         # An image that cannot be read changes what is compared, so it is an error unless less was asked for.
-        reading = Reading(EmbeddingStore(store), strict=not incomplete, on_progress=on_progress)
+        reading = Reading(EmbeddingStore(store), strict=not incomplete, progress=progress)
         return embed_domains(
             task_set,
             images,

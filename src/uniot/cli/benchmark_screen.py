@@ -6,7 +6,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from uniot.cli.screen import console, counted
+from uniot.cli.screen import console
+from uniot.words import counted
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from uniot.cli.behaviour import Command, Group
-from uniot.cli.screen import console, counted
+from uniot.cli.screen import console
+from uniot.words import counted
 
 if TYPE_CHECKING:
     from uniot.data.unpacked_set import DomainReport, SetReport
@@ -32,7 +33,8 @@ def list_sets() -> None:
     screen = console()
     for known in BENCHMARK_SETS:
         images = sum(domain.n_images for domain in known.domains)
-        screen.print(f"{known.name}: {known.title}, {len(known.classes)} classes, {images} images")
+        classes = counted(len(known.classes), "class", "classes")
+        screen.print(f"{known.name}: {known.title}, {classes}, {counted(images, 'image')}")
         screen.print(f"  domains  {', '.join(f'{domain.letter} {domain.folder}' for domain in known.domains)}")
         screen.print(f"  tasks    {', '.join(known.tasks)}")
         screen.print(f"  splits   {'; '.join(f'{name} {_sizes(sizes)}' for name, sizes in known.splits.items())}")
@@ -119,14 +121,12 @@ def _unreadable(report: SetReport) -> list[tuple[Path, str]]:
 
 
 def _why_unreadable(path: Path) -> str | None:
-    from uniot.data.decoding import UnreadableImage, decode
+    from uniot.data.decoding import UnreadableImage, decode, read_image
 
     try:
-        decode(path.read_bytes())
+        decode(read_image(path))
     except UnreadableImage as error:
         return error.reason
-    except OSError as error:
-        return error.strerror or str(error)
     return None
 
 

@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from uniot.cli.progress import training_progress
 from uniot.cli.screen import (
     console,
     show_prediction,
     show_private_classes,
     show_reliability,
-    show_scores,
-    training_progress,
     verdict,
 )
 from uniot.errors import DataError, UniotWarning
@@ -40,7 +39,7 @@ def demo(
     """
     import numpy as np
 
-    from uniot.cli.evaluate import score_run
+    from uniot.cli.evaluate import score_run, show_run_scores
     from uniot.cli.run_files import finish_run
     from uniot.data.digits import DEMO_SETTINGS, load_digits_pair
     from uniot.estimator import UniOT
@@ -74,7 +73,7 @@ def demo(
     if was_finished:
         screen.print(f"{out} is already finished; nothing was trained.")
     show_prediction(model.model_, model.model_.target)
-    show_scores(score_run(model.model_, digits.oracle_target_labels, out), _SCORES)
+    show_run_scores(score_run(model.model_, digits.oracle_target_labels, out), _SCORES)
     common = _names(np.intersect1d(digits.source_labels, digits.oracle_target_labels))
     private = _names(np.setdiff1d(digits.oracle_target_labels, digits.source_labels))
     screen.print(f"The truth, which only the scores have seen: {common} are common, {private} are new in the target.")

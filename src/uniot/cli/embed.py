@@ -7,8 +7,11 @@ from typing import Annotated
 
 import typer
 
-from uniot.cli.screen import counted, reading_progress, skipped_line
+from uniot.cli.checks import check_writable
+from uniot.cli.progress import reading_progress
+from uniot.cli.screen import skipped_line
 from uniot.errors import DataError
+from uniot.words import counted
 
 
 def embed(
@@ -24,7 +27,9 @@ def embed(
     ] = False,
     strict: Annotated[bool, typer.Option("--strict", help="Stop at the first image that cannot be read.")] = False,
     store: Annotated[Path | None, typer.Option(help="Folder that keeps embeddings between runs; one of yours.")] = None,
-    workers: Annotated[int | None, typer.Option(min=0, help="Processes that decode images.")] = None,
+    workers: Annotated[
+        int | None, typer.Option(min=0, help="Threads that read and decode images; one per core.")
+    ] = None,
 ) -> None:
     """Compute the embeddings of images with a pretrained network.
 
@@ -32,7 +37,7 @@ def embed(
     """
     import numpy as np
 
-    from uniot.data.embedding_files import write_embeddings
+    from uniot.data.embedding_files import WRITTEN_SUFFIXES, write_embeddings
     from uniot.data.image_files import holds_images, labelled_images, unlabelled_images
     from uniot.embeddings.image_reader import ImageReader
     from uniot.embeddings.store import EmbeddingStore
@@ -43,10 +48,11 @@ def embed(
     if not holds_images(images):
         raise DataError(f"{images} is not a folder of images, a list file or an image. Give one of these.")
     settings = ImageSettings.checked(backbone=backbone, weights=None if weights is None else str(weights), flip=flip)
+    check_writable(out, WRITTEN_SUFFIXES)
+    reader = ImageReader.open(settings)
     files = labelled_images(images) if labelled else unlabelled_images(images)
-    with reading_progress() as on_progress:
-        reading = Reading(EmbeddingStore(store), strict, workers, on_progress)
-        found = read_collection(files, ImageReader.open(settings), reading)
+    with reading_progress({"images": images}) as progress:
+        found = read_collection(files, reader, Reading(EmbeddingStore(store), strict, workers, progress))
     labels = np.array([str(file.label) for file in found.files]) if labelled else None
     names = [file.name for file in found.files]
     write_embeddings(out, found.values.astype(np.float32), labels, names, replacing=replacing)

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from uniot.cli.checks import check_writable
+from uniot.cli.progress import working
 from uniot.cli.screen import console
 
 
@@ -18,11 +20,15 @@ def export(
 
     Example: `uniot export run/ --onnx model.onnx`
     """
-    from uniot.export import OUTPUTS, export_onnx
-    from uniot.model_files import load_model
+    check_writable(onnx)
+    with working("Loading torch and the run"):
+        from uniot.export import OUTPUTS, export_onnx
+        from uniot.model_files import load_model
 
+        model = load_model(run)
+    with working("Writing network and rule as ONNX; this takes up to a minute") as next_part:
+        written = export_onnx(model, onnx, on_part=next_part)
     screen = console()
-    written = export_onnx(load_model(run), onnx)
     shape = ", ".join(["n", *map(str, written.input_shape)])
     screen.print(f"Input: {written.input_name}, {written.input_type} ({shape}). Outputs: {', '.join(OUTPUTS)}.")
     if written.was_run:

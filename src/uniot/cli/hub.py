@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from uniot.cli.screen import console, counted
+from uniot.cli.screen import console
+from uniot.words import counted
 
 _REPOSITORY = "`owner/name` on the Hugging Face hub; or a folder, such as ./shared."
 
@@ -50,6 +51,6 @@ def pull(
     new = "photo.jpg" if model.reader is not None else "new.npz"
     groups = counted(model.groups.n_groups, "group")
     console().print(
-        f"{out} holds a run with {len(model.classes)} classes and {groups} of unknown samples. "
+        f"{out} holds a run with {counted(len(model.classes), 'class', 'classes')} and {groups} of unknown samples. "
         f"Next: uniot predict {out} {new}"
     )

@@ -2,20 +2,40 @@
 
 from __future__ import annotations
 
+from enum import Enum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from uniot.errors import DataError
+from uniot.errors import DataError, SettingsError
+
+
+class ExportFormat(Enum):
+    """Formats of --export."""
+
+    CSV = "csv"
+    JSONL = "jsonl"
+    COCO = "coco"
+    FIFTYONE = "fiftyone"
+    LABEL_STUDIO = "label-studio"
 
 
 def label(
     run: Annotated[Path, typer.Argument(help="Folder of a finished run.")],
     open_browser: Annotated[bool, typer.Option("--open", help="Open the page in your browser.")] = False,
     export: Annotated[
-        bool, typer.Option("--export", help="Only write labels.csv from what was labelled; opens no page.")
-    ] = False,
+        Path | None,
+        typer.Option("--export", help="Only write what was labelled to this file, or folder for fiftyone; no page."),
+    ] = None,
+    kind: Annotated[
+        ExportFormat | None,
+        typer.Option("--format", help="Format of --export; told by the name of a .csv or .jsonl file."),
+    ] = None,
+    given: Annotated[
+        Path | None,
+        typer.Option("--import", help="Only take over labels from a .csv or .jsonl with path and label; no page."),
+    ] = None,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the page; 0 is any that is free.")] = 0,
     host: Annotated[str, typer.Option(help="Address to listen on; only this machine can reach the default.")] = (
         "127.0.0.1"
@@ -26,18 +46,27 @@ def label(
 ) -> None:
     """Name the groups of the unknown on a page in your browser: merge, split, move, discard, undo.
 
-    Everything is saved as you go, in labels.sqlite of the run folder. The page's Export button, or --export, writes
-    labels.csv.
+    Everything is saved as you go. Names are used by `uniot report`, `uniot predict`, predictions.csv and `uniot adapt
+    --continue` as soon as they are given.
 
     Example: `uniot label run/ --open`
-    """
-    try:
-        if export:
-            from uniot.labelling.exporting import export_run
 
-            exported = export_run(run)
-            following = f"uniot adapt --continue {run}" if len(exported) else f"uniot label {run}"
-            typer.echo(f"{exported.sentence()} Next: {following}")
+    For other tools: `uniot label run/ --export tasks.json --format label-studio`
+    """
+    if kind is not None and export is None:
+        raise SettingsError("--format says what --export writes. Give --export FILE as well, or leave --format out.")
+    try:
+        if given is not None or export is not None:
+            if given is not None:
+                from uniot.labelling.importing_run import import_run
+
+                typer.echo(f"{import_run(run, given)} Next: uniot label {run}")
+            if export is not None:
+                from uniot.labelling.exporting import export_run
+
+                exported = export_run(run, export, None if kind is None else kind.value)
+                following = f"uniot adapt --continue {run}" if len(exported) else f"uniot label {run}"
+                typer.echo(f"{exported.sentence()} Next: {following}")
             return
         from uniot.labelling.server import serve
     except ImportError as error:
@@ -61,4 +90,4 @@ def label(
             webbrowser.open(address)
 
     serve(run, host=host, port=port, allow_network=allow_network, on_ready=on_ready)
-    typer.echo(f"\nEnded; every label is in {run / 'labels.sqlite'}. Next: uniot label {run} --export", err=True)
+    typer.echo(f"\nEnded; every label is in {run / 'labels.sqlite'}. Next: uniot adapt --continue {run}", err=True)

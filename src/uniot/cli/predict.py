@@ -10,8 +10,11 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
+from uniot.cli.checks import check_folder, check_writable, refuse_for_embeddings
 from uniot.cli.preference import Preferred, PrivatePrior
-from uniot.cli.screen import Tally, reading_progress, skipped_line
+from uniot.cli.progress import reading_progress
+from uniot.cli.run_files import warn_of_outdated_names
+from uniot.cli.screen import Tally, skipped_line
 from uniot.errors import DataError
 
 if TYPE_CHECKING:
@@ -37,9 +40,13 @@ def predict(
     prefer: Preferred = None,
     strict: Annotated[bool, typer.Option("--strict", help="Stop at the first image that cannot be read.")] = False,
     store: Annotated[Path | None, typer.Option(help="Folder that keeps embeddings between runs; one of yours.")] = None,
-    workers: Annotated[int | None, typer.Option(min=0, help="Processes that decode images.")] = None,
+    workers: Annotated[
+        int | None, typer.Option(min=0, help="Threads that read and decode images; one per core.")
+    ] = None,
 ) -> None:
     """Label new samples with a finished run, each on its own.
+
+    Names given to groups on the page of `uniot label` are used here too.
 
     --private-prior and --prefer move the threshold between known and unknown, and nothing is adapted again; the
     fraction is that of the fitted target.
@@ -50,14 +57,21 @@ def predict(
     from uniot.data.image_files import is_image
     from uniot.embeddings.store import EmbeddingStore
     from uniot.images import Reading
-    from uniot.model_files import load_model
+    from uniot.model_files import load_annotated
     from uniot.run_contents import preference_line
-    from uniot.sorted_copies import SortedCopies
+    from uniot.sorted_copies import SortedCopies, check_destination
 
+    if out is not None:
+        check_writable(out, (".csv", ".parquet"))
+    if copy_to is not None:
+        check_folder(copy_to)
+        check_destination(copy_to, _collections(run, new))
     files = _image_files(new)
-    if copy_to is not None and files is None:
-        raise DataError(f"--copy-to needs images, and {new[0]} is a file of embeddings.")
-    model = load_model(run).with_preference(private_prior, None if prefer is None else prefer.value)
+    if files is None:
+        given = {"--copy-to": copy_to, "--strict": strict or None, "--store": store, "--workers": workers}
+        refuse_for_embeddings(given, f"{new[0]} is a file of embeddings")
+    model = load_annotated(run, private_prior, None if prefer is None else prefer.value)
+    warn_of_outdated_names(run, model)
     preference = preference_line(model)
     if out is None and copy_to is None and files is not None and all(map(is_image, new)):
         # One photograph is as soon computed as looked up.
@@ -67,17 +81,20 @@ def predict(
         return
     copies = None
     if copy_to is not None:
-        copies = SortedCopies(copy_to, model.classes, source=new[0] if new[0].is_dir() else None)
+        collections = _collections(run, new)
+        copies = SortedCopies(copy_to, model.classes, collections=collections, group_names=model.group_names)
     tally = Tally()
     skipped: list[Skipped] = []
     with ExitStack() as stack:
         if files is None:
             blocks = _embedding_blocks(model, new[0])
         else:
-            reading = Reading(EmbeddingStore(store), strict, workers, stack.enter_context(reading_progress()))
+            reading = Reading(
+                EmbeddingStore(store), strict, workers, stack.enter_context(reading_progress({"images": new[0]}))
+            )
             blocks = _image_blocks(model, files, reading, skipped)
         place: Path | TextIO = sys.stdout if out is None else out
-        writer = stack.enter_context(AnswerWriter(place, model.classes, model.unknown))
+        writer = stack.enter_context(AnswerWriter(place, model.classes, model.unknown, model.group_names))
         for names, paths, prediction in blocks:
             writer.write(names, prediction)
             tally.add(prediction)
@@ -88,6 +105,15 @@ def predict(
         typer.echo(preference, err=out is None)
     if copies is not None and copy_to is not None:
         _tell_of_copies(copies, copy_to, err=out is None)
+
+
+def _collections(run: Path, new: list[Path]) -> list[Path]:
+    """The new samples, and source and target of the run as far as it says where they lay."""
+    from uniot.settings import read_inputs
+
+    settings = run / "settings.toml"
+    inputs = read_inputs(settings) if settings.is_file() else {}
+    return [*new, *(Path(inputs[name]) for name in ("source", "target") if name in inputs)]
 
 
 def _image_files(new: list[Path]) -> Iterable[ImageFile] | None:
@@ -116,12 +142,13 @@ def _print_lines(model: AdaptedModel, files: Iterable[ImageFile], reading: Readi
 
 
 def _in_words(model: AdaptedModel, answers: Prediction, row: int) -> str:
-    nearest = model.classes[answers.nearest[row]]
-    said = f"{nearest}, confidence {answers.confidence[row]:.2f}, known from 0.5 on"
+    nearest, sure = model.classes[answers.nearest[row]], f"confidence {answers.confidence[row]:.2f}"
     if answers.known[row]:
-        return said
-    group = f", group {answers.group[row]}" if answers.group[row] >= 0 else ""
-    return f"{model.unknown}{group}; nearest {said}"
+        return f"{nearest}, {sure}"
+    group = int(answers.group[row])
+    called = model.group_names.get(group, model.unknown)
+    placed = f"; group {group}, group confidence {answers.group_confidence[row]:.2f}" if group >= 0 else ""
+    return f"{called}, {sure}{placed}; nearest class {nearest}"
 
 
 def _embedding_blocks(model: AdaptedModel, new: Path) -> Iterator[tuple[list[str] | None, list[Path], Prediction]]:
@@ -129,7 +156,8 @@ def _embedding_blocks(model: AdaptedModel, new: Path) -> Iterator[tuple[list[str
     from uniot.data.embedding_files import read_embeddings
 
     embeddings = read_embeddings(new)
-    yield embeddings.ids, [], model.predict(inputs_of(embeddings.x, model))
+    samples = embeddings.ids or [str(row) for row in range(len(embeddings.x))]
+    yield embeddings.ids, [], model.predict(inputs_of(embeddings.x, model), samples)
 
 
 def _image_blocks(

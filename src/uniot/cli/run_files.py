@@ -6,6 +6,8 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import typer
+
 from uniot.errors import RunFolderError
 
 if TYPE_CHECKING:
@@ -36,14 +38,28 @@ def finish_run(
     model: AdaptedModel, folder: Path, names: list[str] | None, inputs: dict[str, Any], *, parquet: bool = False
 ) -> None:
     """Writes what the run found; its checkpoints have done their work."""
-    from uniot.answers import AnswerWriter
-    from uniot.model_files import save_model
+    from uniot.model_files import annotations_of, rewrite_answers, save_model, write_answers
 
     if parquet:
-        with AnswerWriter(folder / "predictions.parquet", model.classes, model.unknown) as writer:
-            writer.write(names, model.target)
+        write_answers(model, folder / "predictions.parquet", names)
     save_model(model, folder, names, inputs)
+    annotations = annotations_of(model, folder)
+    if annotations is not None:
+        # The same run again, after people named its groups.
+        rewrite_answers(model.with_annotations(annotations), folder, names)
     shutil.rmtree(folder / "checkpoints", ignore_errors=True)
+
+
+def warn_of_outdated_names(folder: Path, model: AdaptedModel) -> None:
+    """Warn if the folder keeps names that people gave to the groups of an earlier run in it."""
+    from uniot.annotations import FILE
+
+    if model.annotations is None and len(model.target) and (folder / FILE).is_file():
+        typer.echo(
+            f"Warning: {folder / FILE} is about an earlier run in this folder, whose groups were others, so its names "
+            f"are not used. Move it away to name the groups of this run with `uniot label {folder}`.",
+            err=True,
+        )
 
 
 def clear_run(folder: Path) -> None:

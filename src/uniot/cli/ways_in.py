@@ -7,18 +7,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from uniot.cli.progress import reading_progress, training_progress
 from uniot.cli.screen import (
     console,
-    reading_progress,
     show_prediction,
     show_private_classes,
     show_reading,
     show_reliability,
-    show_scores,
-    training_progress,
     verdict,
 )
 from uniot.errors import DataError
+from uniot.words import counted, plural
 
 if TYPE_CHECKING:
     import numpy as np
@@ -89,9 +88,7 @@ class Beginning:
         start = load_model(run)
         inputs = read_inputs(run / "settings.toml")
         if not (run / "labels.csv").is_file():
-            raise DataError(
-                f"{run / 'labels.csv'} does not exist. Name the groups with `uniot label {run}`, and export."
-            )
+            raise DataError(f"{run / 'labels.csv'} does not exist. Name the groups with `uniot label {run}`.")
         names = read_names(run / "labels.csv")
         if (run / BEGAN_WITH).is_file():
             names = read_names(run / BEGAN_WITH).followed_by(names)
@@ -260,13 +257,16 @@ def from_images(
     return Found(run.model, [file.name for file in run.target.files], true, images=run, checked=checked)
 
 
-def open_reading(strict: bool, store: Path | None, workers: int | None, stack: ExitStack | None) -> Reading:
+def open_reading(
+    begin: Beginning, strict: bool, store: Path | None, workers: int | None, stack: ExitStack | None
+) -> Reading:
     """How images are read; the progress is shown until `stack` ends, nowhere if None."""
     from uniot.embeddings.store import EmbeddingStore
     from uniot.images import Reading
 
-    on_progress = None if stack is None else stack.enter_context(reading_progress())
-    return Reading(EmbeddingStore(store), strict, workers, on_progress)
+    places = {name: place for name, place in (("source", begin.source), ("target", begin.target)) if place is not None}
+    progress = None if stack is None else stack.enter_context(reading_progress(places))
+    return Reading(EmbeddingStore(store), strict, workers, progress)
 
 
 def show(found: Found, out: Path, begin: Beginning, *, was_finished: bool) -> None:
@@ -278,9 +278,9 @@ def show(found: Found, out: Path, begin: Beginning, *, was_finished: bool) -> No
         screen.print(f"{out} is already finished; nothing was trained.")
     show_prediction(model, model.target)
     if found.truth is not None:
-        from uniot.cli.evaluate import score_run
+        from uniot.cli.evaluate import score_run, show_run_scores
 
-        show_scores(score_run(model, found.truth, out))
+        show_run_scores(score_run(model, found.truth, out))
     if found.images is not None:
         show_reading(found.images, out)
     for line in () if found.checked is None else found.checked.lines(out):
@@ -315,5 +315,6 @@ def _told_of_names(found: Found, names: Names) -> str:
     labelled = {name: label for name, label in given.items() if label and name in called}
     agree = sum(str(called[name]) == label for name, label in labelled.items())
     if not labelled:
-        return f"{len(given)} samples that you discarded are left out."
-    return f"Of {len(labelled)} samples that you labelled, {agree} are called so now."
+        return f"{counted(len(given), 'sample')} that you discarded {plural(len(given), 'is', 'are')} left out."
+    named = counted(len(labelled), "sample")
+    return f"Of {named} that you labelled, {agree:,} {plural(agree, 'is', 'are')} called so now."

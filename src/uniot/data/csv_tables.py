@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import csv
+import io
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from uniot.data.embedding_parts import Parts, listed, roles_of, whole_labels
+from uniot.data.embedding_parts import Parts, roles_of, whole_labels
 from uniot.errors import DataError
+from uniot.untrusted import open_regular
+from uniot.words import listed
 
 
 def read_csv(path: Path, with_x: bool) -> Parts:
     """Columns `label` and `path`, and numbers in all others."""
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            return _csv_parts(path, csv.reader(file), with_x)
+        with io.TextIOWrapper(open_regular(path), encoding="utf-8-sig", newline="") as file:
+            return _csv_parts(path, csv.reader(_without_nul(file)), with_x)
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise DataError(
             f"{path} cannot be read as UTF-8 text with commas ({error}). Save it as CSV in UTF-8, or give an .npz file."
@@ -52,6 +55,14 @@ def _csv_parts(path: Path, lines: Any, with_x: bool) -> Parts:
                 raise DataError(f"{path} has a cell in line {lines.line_num} that is no number ({error}).") from None
     x = np.array(values).reshape(-1, len(numbers)) if with_x else None
     return Parts(x, whole_labels(path, cells.get("y")), cells.get("ids"))
+
+
+def _without_nul(lines: Iterable[str]) -> Iterator[str]:
+    """Pass lines on; NumPy would drop a NUL byte from the end of a name."""
+    for line in lines:
+        if "\0" in line:
+            raise csv.Error("it holds a NUL byte")
+        yield line
 
 
 def _is_fraction(text: str) -> bool:

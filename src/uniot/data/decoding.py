@@ -9,11 +9,13 @@ import threading
 import warnings
 from functools import cache
 from io import BytesIO
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from uniot.errors import DataError
+from uniot.untrusted import MOST_IMAGE_BYTES, read_bounded
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -41,6 +43,19 @@ class UnreadableImage(DataError):
 
     def __str__(self) -> str:
         return f"the image cannot be read ({self.reason}). Replace the file, or leave it out."
+
+
+def read_image(path: Path) -> bytes:
+    """Return the bytes of an image file, for `decode`.
+
+    Raises:
+        UnreadableImage: it is missing, not yours to read, not a regular file (a pipe would never end), or larger than
+            any image is.
+    """
+    try:
+        return read_bounded(path, MOST_IMAGE_BYTES)
+    except OSError as error:
+        raise UnreadableImage((error.strerror or str(error)).lower()) from None
 
 
 def decode(data: bytes, *, shortest_side: int | None = None) -> Image:

@@ -36,7 +36,7 @@ _PAPER, _INK = 0.4, 0.9
 # Chosen among some twenty variants (learning rate, weight, clusters, width, preparation, augmentation) with the demo's
 # own H-score in view: they make a good demonstration, and its scores are no measure of the method.
 DEMO_SETTINGS: dict[str, Any] = {
-    "backbone": "small-cnn",
+    "network": "small-cnn",
     # The network starts from nothing: a tenth of the learning rate is for pretrained ones.
     "backbone_learning_rate": 0.01,
     # No pretrained representation separates the private classes already; with the paper's 0.1 half of them were

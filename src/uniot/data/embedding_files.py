@@ -14,12 +14,13 @@ import numpy as np
 
 from uniot.data.arrays import as_inputs, as_labels
 from uniot.data.csv_tables import read_csv, write_table
-from uniot.data.embedding_parts import Parts, listed
+from uniot.data.embedding_parts import Parts
 from uniot.data.numpy_files import read_npy, read_npz, write_npy, write_npz
 from uniot.data.parquet_files import read_parquet, write_parquet
 from uniot.data.safetensors_files import read_safetensors, write_safetensors
 from uniot.data.text import read_text
 from uniot.errors import DataError
+from uniot.words import listed
 
 Replacing = Callable[[Path], AbstractContextManager[Path]]
 
@@ -36,6 +37,8 @@ _WRITERS: dict[str, Callable[[Path, np.ndarray, np.ndarray | None, Sequence[str]
     ".parquet": write_parquet,
     ".safetensors": write_safetensors,
 }
+WRITTEN_SUFFIXES = tuple(_WRITERS)
+"""Of the files that `write_embeddings` writes."""
 _NO_LABELS = (
     "Give the true labels as an .npz with y, an .npy of labels, a .csv with the columns path and label, or a text file "
     "with a label a line."
@@ -148,7 +151,12 @@ def _read(path: Path, *, with_x: bool, table: Path | None = None) -> Parts:
         raise DataError(f"{path} does not exist. Give a file of embeddings: {listed(_READERS)}.")
     if kind not in _READERS:
         raise DataError(f"{path} ends with {kind!r}. Embeddings are read from {listed(_READERS)} files.")
-    parts = _READERS[kind](path, with_x)
+    try:
+        parts = _READERS[kind](path, with_x)
+    except MemoryError as error:
+        raise DataError(
+            f"{path} takes more memory than there is ({error}). Give fewer samples, or an .npy file."
+        ) from None
     beside = path.with_suffix(".csv")
     if table is None and kind == ".npy" and parts.y is None and beside.is_file():
         table = beside

@@ -17,6 +17,9 @@ KEYS = {
     "ids": ("ids", "id", "path", "paths", "file", "files"),
 }
 
+# One gigabyte.
+_MOST_LETTERS = 1 << 28
+
 
 @dataclass(frozen=True)
 class Parts:
@@ -44,7 +47,17 @@ def whole_labels(path: Path, values: list[Any] | None) -> np.ndarray | None:
         raise DataError(
             f"{path} has no label in {len(empty)} of {len(values)} rows, row {empty[0]} first. Label all rows or none."
         )
+    check_letters(path, len(values), values)
     return np.array(values)
+
+
+def check_letters(path: Path, n_rows: int, names: Collection[Any]) -> None:
+    """Refuse names that an array of text could not hold: each row takes as much room as the longest name."""
+    longest = max((len(name) for name in names if isinstance(name, str)), default=0)
+    if n_rows * longest > _MOST_LETTERS:
+        raise DataError(
+            f"{path} has a label of {longest} letters, and {n_rows} rows take as much room each. Shorten the label."
+        )
 
 
 def whole_names(path: Path, values: list[Any] | None) -> list[str] | None:
@@ -52,9 +65,3 @@ def whole_names(path: Path, values: list[Any] | None) -> list[str] | None:
     if values is not None and None in values:
         raise DataError(f"{path} has no name in row {values.index(None)}. Name all rows, or leave the column out.")
     return None if values is None else [str(value) for value in values]
-
-
-def listed(names: Collection[str]) -> str:
-    """Some names for a message, the first dozen where there are more."""
-    names = list(names)
-    return ", ".join(names if len(names) <= 12 else [*names[:12], f"… ({len(names)} in all)"])

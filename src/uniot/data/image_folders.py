@@ -63,6 +63,19 @@ def walk(top: str) -> Iterator[tuple[str, str]]:
             ) from None
 
 
+def real_folders(top: Path) -> set[Path]:
+    """Return where the images of a folder lie: the folder itself and those that links in it lead to, resolved."""
+    found: set[Path] = set()
+    waiting = [top]
+    while waiting:
+        here = waiting.pop().resolve()
+        if here not in found:
+            found.add(here)
+            parents = ((Path(parent), names) for parent, names, _ in os.walk(here))
+            waiting += [parent / name for parent, names in parents for name in names if (parent / name).is_symlink()]
+    return found
+
+
 def _is_folder(entry: os.DirEntry[str]) -> bool:
     try:
         return entry.is_dir()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,6 +12,10 @@ import numpy as np
 
 from uniot.data.embedding_parts import Parts, roles_of
 from uniot.errors import DataError
+from uniot.untrusted import open_regular
+
+# An array of more bytes is not unpacked if it takes so many times the bytes of the file; a zip bomb takes a thousand.
+_MOST_UNPACKED, _MOST_RATIO = 1 << 30, 100
 
 
 def read_npz(path: Path, with_x: bool) -> Parts:
@@ -20,10 +25,15 @@ def read_npz(path: Path, with_x: bool) -> Parts:
     if not _begins_with(path, b"PK"):
         raise DataError(f"{path} is not an .npz file. Make one with `numpy.savez(file, x=embeddings, y=labels)`.")
     try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
+        with open_regular(path) as file, np.load(file, allow_pickle=False) as archive:
             names = list(archive.files)
-            arrays = {role: archive[key] for role, key in roles_of(names, with_x).items()}
-    except (zipfile.BadZipFile, OSError, EOFError, ValueError) as error:
+            roles = roles_of(names, with_x)
+            for key in roles.values():
+                _check_unpacked_size(path, archive.zip, key)
+            arrays = {role: archive[key] for role, key in roles.items()}
+    except DataError:
+        raise
+    except Exception as error:  # zip, zlib, lzma and NumPy each have their own for a damaged archive
         raise DataError(_unreadable(path, error)) from None
     if with_x and "x" not in arrays:
         raise DataError(
@@ -42,7 +52,7 @@ def read_npy(path: Path, with_x: bool) -> Parts:
         raise DataError(f"{path} is not an .npy file. Make one with `numpy.save(file, embeddings)`.")
     try:
         values = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, EOFError, ValueError) as error:
+    except Exception as error:  # as above
         raise DataError(_unreadable(path, error)) from None
     if with_x:
         return Parts(x=values)
@@ -70,10 +80,32 @@ def _names(values: np.ndarray) -> list[str]:
 
 def _begins_with(path: Path, mark: bytes) -> bool:
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             return file.read(len(mark)) == mark
     except OSError as error:
         raise DataError(f"{path} cannot be read ({error.strerror}). Give a file that is yours to read.") from None
+
+
+def _check_unpacked_size(path: Path, archive: zipfile.ZipFile, key: str) -> None:
+    """Refuse an array whose header promises other than the archive holds, and one that a small file unfolds to."""
+    name = key if key in archive.namelist() else f"{key}.npy"
+    about = archive.getinfo(name)
+    with archive.open(about) as member:
+        version = np.lib.format.read_magic(member)
+        read_header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        shape, _, dtype = read_header(member)
+        header_bytes = member.tell()
+    n_bytes = math.prod(shape) * dtype.itemsize
+    if not dtype.hasobject and header_bytes + n_bytes != about.file_size:
+        raise DataError(
+            f"{path} has {key} of {about.file_size} bytes, and its header promises {header_bytes + n_bytes}. "
+            "It is damaged; make it again."
+        )
+    if n_bytes > _MOST_UNPACKED and n_bytes > _MOST_RATIO * about.compress_size:
+        raise DataError(
+            f"{path} has {key} that {about.compress_size} bytes unfold to {n_bytes}, {n_bytes / 1e9:.3g} GB, which "
+            "embeddings never do. If it is meant so, save it with `numpy.savez`, which does not compress."
+        )
 
 
 def _unreadable(path: Path, error: Exception) -> str:
@@ -82,4 +114,7 @@ def _unreadable(path: Path, error: Exception) -> str:
             f"{path} holds an object array, which only a pickle could load, and uniot never does. "
             "Save numbers and text: `numpy.savez(file, x=x.astype('float32'), y=y.astype(str))`."
         )
-    return f"{path} cannot be read as a NumPy file ({error}). It may be cut off; make it again."
+    if isinstance(error, MemoryError):
+        return f"{path} takes more memory than there is ({error}). Give fewer samples, or save an .npy file."
+    said = str(error).partition("\n")[0][:200] or type(error).__name__
+    return f"{path} cannot be read as a NumPy file ({said}). It may be cut off; make it again."

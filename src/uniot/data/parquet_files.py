@@ -9,9 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from uniot.data.embedding_parts import KEYS, Parts, listed, roles_of, whole_labels, whole_names
+from uniot.data.embedding_parts import KEYS, Parts, roles_of, whole_labels, whole_names
 from uniot.data.text import as_utf8
 from uniot.errors import DataError
+from uniot.untrusted import open_regular
+from uniot.words import listed
 
 # Pieces of this size are a few dozen megabytes at the usual widths.
 _READ_ROWS = 1 << 12
@@ -30,9 +32,9 @@ def read_parquet(path: Path, with_x: bool) -> Parts:
     """A list column of vectors or a column for each dimension; labels and names in columns of their own."""
     pyarrow, parquet = import_pyarrow()
     try:
-        with path.open("rb") as file, parquet.ParquetFile(file) as table:
+        with open_regular(path) as file, parquet.ParquetFile(file) as table:
             return _parquet_parts(path, table, with_x)
-    except (pyarrow.ArrowException, OSError) as error:
+    except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
         raise DataError(
             f"{path} cannot be read as a Parquet file ({error}). It may be cut off; make it again."
         ) from None
@@ -58,6 +60,10 @@ def _parquet_parts(path: Path, table: Any, with_x: bool) -> Parts:
         for role, key in roles.items():
             values[role] += batch.column(key).to_pylist()
         start += batch.num_rows
+    if start != table.metadata.num_rows:
+        raise DataError(
+            f"{path} promises {table.metadata.num_rows} rows and holds {start}. It is damaged; make it again."
+        )
     if with_x and x is None:
         x = np.empty((0, len(columns)), dtype)
     return Parts(x, whole_labels(path, values.get("y")), whole_names(path, values.get("ids")))

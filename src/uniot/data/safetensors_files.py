@@ -13,8 +13,9 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 from torch import Tensor
 
-from uniot.data.embedding_parts import KEYS, Parts, roles_of
+from uniot.data.embedding_parts import KEYS, Parts, check_letters, roles_of
 from uniot.errors import DataError
+from uniot.untrusted import parse_json
 
 # safetensors reads no header above 100 MB, and the names live there.
 _HEADER_BYTES = 90_000_000
@@ -36,7 +37,7 @@ def read_safetensors(path: Path, with_x: bool) -> Parts:
             f"{path} holds {', '.join(sorted(names)) or 'nothing'} and no tensor called x. "
             'Save embeddings with `safetensors.torch.save_file({"x": embeddings, "y": labels}, file)`.'
         )
-    arrays = {role: _as_array(tensor) for role, tensor in tensors.items()}
+    arrays = {role: _as_array(path, tensor) for role, tensor in tensors.items()}
     y = arrays.get("y")
     if y is not None and "classes" in about:
         y = _class_names(path, np.atleast_1d(y), _json_list(path, "classes", about["classes"]))
@@ -68,16 +69,19 @@ def write_safetensors(path: Path, x: np.ndarray, y: np.ndarray | None, ids: Sequ
     path.chmod(mode)
 
 
-def _as_array(tensor: Tensor) -> np.ndarray:
+def _as_array(path: Path, tensor: Tensor) -> np.ndarray:
     # NumPy has no bfloat16 and no 8-bit floats; float32 holds each of them exactly.
     if tensor.is_floating_point() and tensor.dtype not in (torch.float16, torch.float32, torch.float64):
-        tensor = tensor.float()
+        try:
+            tensor = tensor.float()
+        except NotImplementedError:  # numbers of 4 bits, which torch stores and does not compute with
+            raise DataError(f"{path} holds numbers of type {tensor.dtype}. Save them as float32.") from None
     return np.asarray(tensor.numpy())
 
 
 def _json_list(path: Path, key: str, text: str) -> list[Any]:
     try:
-        values = json.loads(text)
+        values = parse_json(text)
     except ValueError as error:
         raise DataError(
             f"{path} has metadata {key!r} that is not JSON ({error}). Write it with `json.dumps`."
@@ -94,4 +98,5 @@ def _class_names(path: Path, y: np.ndarray, classes: list[Any]) -> np.ndarray:
             f"{path} holds the label {wrong[0]} and names {len(classes)} classes. "
             f"Give whole numbers from 0 to {len(classes) - 1} as y."
         )
+    check_letters(path, max(len(y), len(classes)), classes)
     return np.array(classes).take(y)

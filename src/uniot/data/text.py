@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from uniot.errors import DataError
+from uniot.untrusted import MOST_TEXT_BYTES, read_bounded
 
 
 def as_utf8(text: str) -> str:
@@ -20,7 +21,7 @@ def read_text(path: Path, advice: str) -> str:
         advice: what to do where it is no text in UTF-8, for the message.
     """
     try:
-        data = path.read_bytes()
+        data = read_bounded(path, MOST_TEXT_BYTES)
     except OSError as error:
         raise DataError(f"{path} cannot be read ({error.strerror}). Give one that is yours to read.") from None
     try:

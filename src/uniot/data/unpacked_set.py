@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from uniot.data.image_files import ImageFile, labelled_images
 from uniot.errors import DataError
+from uniot.words import counted, listed
 
 if TYPE_CHECKING:
     from uniot.data.published_set import BenchmarkSet, Domain
@@ -90,8 +91,9 @@ class SetReport:
     def advice(self) -> str:
         """What was found under the root, what should be there, and where to get it."""
         held = [path.name for path in _folders(self.root)]
+        found = listed(held, _MOST_NAMES) if held else "no folder"
         return (
-            f"{self.root} holds {_listed(held) if held else 'no folder'}. {self.benchmark.title} should have "
+            f"{self.root} holds {found}. {self.benchmark.title} should have "
             f"{self.benchmark.layout}. Get it from {self.benchmark.home} and unpack it anew."
         )
 
@@ -227,10 +229,5 @@ def plain(name: str) -> str:
     return "".join(character for character in name.casefold() if character.isalnum())
 
 
-def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
-    return ", ".join(names[:_MOST_NAMES]) + more
-
-
 def _counted(names: Sequence[str], one: str, many: str) -> str:
-    return f"{len(names)} {one if len(names) == 1 else many} ({_listed(names)})"
+    return f"{counted(len(names), one, many)} ({listed(names, _MOST_NAMES)})"

@@ -146,8 +146,20 @@ def load_backbone(name: str = DEFAULT_BACKBONE, weights: Path | None = None, *, 
     with torch.random.fork_rng(devices=[]):
         network = _network(name, config, weights, pretrained)
     network.eval().requires_grad_(False)
-    width = int(getattr(network, "head_hidden_size", None) or network.num_features)
-    return Backbone(name, network, preparation, width, _digest(name, network.state_dict()))
+    return Backbone(name, network, preparation, _width(network), _digest(name, network.state_dict()))
+
+
+def empty_backbone(name: str, preparation: Preparation, digest: str) -> Backbone:
+    """A network by its name with random weights, which the caller replaces; on the device of the context."""
+    config = _config(name)
+    with torch.random.fork_rng(devices=[]):
+        network = _network(name, config, None, pretrained=False)
+    network.eval().requires_grad_(False)
+    return Backbone(name, network, preparation, _width(network), digest)
+
+
+def _width(network: Any) -> int:
+    return int(getattr(network, "head_hidden_size", None) or network.num_features)
 
 
 def _network(name: str, config: Mapping[str, Any], weights: Path | None, pretrained: bool) -> Any:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
 
+import torch
 from torch import nn
 
-from uniot.embeddings.backbones import Backbone, Split, load_backbone
+from uniot.embeddings.backbones import Backbone, Split, empty_backbone, load_backbone
 from uniot.embeddings.preparation import Preparation
+from uniot.embeddings.timm_import import import_timm
 from uniot.errors import RunFolderError
-from uniot.run_folder import read_tensors, write_tensors
+from uniot.run_folder import describe_tensors, read_tensors, write_tensors
 from uniot.settings import ImageSettings
+from uniot.stored_tensors import MAKE_AGAIN, StoredTensors, check_sizes
 
 
 @dataclass(frozen=True)
@@ -68,19 +70,42 @@ class ImageReader:
     @classmethod
     def load(cls, path: Path) -> ImageReader:
         """What `save` wrote. The weights of the tail are those of the method, which loads them itself."""
-        tensors, about = read_tensors(path)
-        settings = ImageSettings.checked(**cast(dict[str, Any], about["images"]))
-        preparation = Preparation(**cast(dict[str, Any], about["preparation"]))
-        empty = load_backbone(settings.backbone, pretrained=False)
-        backbone = Backbone(
-            settings.backbone, empty.network, preparation, empty.width, digest=cast(str, about["digest"])
+        return cls.outlined(path).filled(path)
+
+    @classmethod
+    def outlined(cls, path: Path) -> ImageReader:
+        """Return the reader without its weights, on the meta device, after comparing their sizes with the file's.
+
+        Nothing is allocated for a network that the file does not hold.
+
+        Raises:
+            RunFolderError: the file is damaged, or does not hold the weights of the network that it names.
+        """
+        outline, about = describe_tensors(path)
+        images, digest = about.get("images"), about.get("digest")
+        if not isinstance(images, dict) or not isinstance(digest, str):
+            raise RunFolderError(f"{path} does not say which network it holds. {MAKE_AGAIN}")
+        settings = ImageSettings.checked(**images)
+        import_timm()  # which defines operators, and must not do so on the meta device
+        with torch.device("meta"):
+            reader = cls._empty(settings, Preparation.stored(path, about.get("preparation")), digest)
+        check_sizes(
+            str(path),
+            reader.split.trunk,
+            outline,
+            f"If this version of timm builds {settings.backbone} otherwise, install the one that made the run.",
         )
-        split = backbone.split(settings.fine_tune, flip=settings.flip)
-        try:
-            split.trunk.load_state_dict(tensors)
-        except RuntimeError as error:
-            raise RunFolderError(
-                f"{path} does not hold the weights of {settings.backbone} as this version of timm builds it "
-                f"({str(error).splitlines()[0]}). Install the version of timm that the run was made with."
-            ) from None
-        return cls(settings, backbone, split)
+        return reader
+
+    def filled(self, path: Path) -> ImageReader:
+        """Return an outlined reader with the weights of its trunk from the file."""
+        tensors, _ = read_tensors(path)
+        StoredTensors(str(path), tensors).check_finite()
+        reader = self._empty(self.settings, self.preparation, self.backbone.digest)
+        reader.split.trunk.load_state_dict(tensors)
+        return reader
+
+    @classmethod
+    def _empty(cls, settings: ImageSettings, preparation: Preparation, digest: str) -> ImageReader:
+        backbone = empty_backbone(settings.backbone, preparation, digest)
+        return cls(settings, backbone, backbone.split(settings.fine_tune, flip=settings.flip))

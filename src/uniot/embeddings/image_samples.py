@@ -10,10 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from uniot.data.decoding import decode
+from uniot.data.decoding import UnreadableImage, decode, read_image
 from uniot.data.image_files import ImageFile
 from uniot.data.samples import WHOLE
 from uniot.embeddings.preparation import Preparation
+from uniot.errors import DataError
 
 _MOST_THREADS = 16
 
@@ -44,13 +45,23 @@ class ImageSamples:
             images = self._threads.map(self._varied, indices[part].tolist(), drawn.tolist())
         return self._preparation.normalise(torch.from_numpy(np.stack(list(images))))
 
+    def _bytes(self, index: int) -> bytes:
+        path = self._files[index].path
+        try:
+            return read_image(path)
+        except UnreadableImage as error:
+            raise DataError(
+                f"{path} could be read before and cannot be any more ({error.reason}). Bring it back, and run the same "
+                "command again."
+            ) from None
+
     def _as_predicted(self, index: int) -> np.ndarray:
-        return self._preparation.read(self._files[index].path.read_bytes())
+        return self._preparation.read(self._bytes(index))
 
     def _varied(self, index: int, drawn: list[float]) -> np.ndarray:
         preparation = self._preparation
         # At twice the size that is needed, as for prediction.
-        image = decode(self._files[index].path.read_bytes(), shortest_side=2 * preparation.resize)
+        image = decode(self._bytes(index), shortest_side=2 * preparation.resize)
         square = preparation.square(image)
         room = preparation.resize - preparation.crop + 1
         top, left = int(drawn[0] * room), int(drawn[1] * room)

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from pydantic import TypeAdapter, ValidationError
 from torch import Tensor
 
 from uniot.data.decoding import decode
-from uniot.errors import DataError
+from uniot.errors import DataError, RunFolderError
+from uniot.stored_tensors import MAKE_AGAIN
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -21,6 +24,8 @@ Pixels = NDArray[np.uint8]
 
 # Raised whenever the same settings would give other pixels, so that stored embeddings are made again.
 _VERSION = 1
+# Pixels of a side that any network takes; those of timm take at most a thousand.
+_MOST_SIDE = 8192
 
 
 @dataclass(frozen=True)
@@ -65,6 +70,30 @@ class Preparation:
             interpolation=config["interpolation"],
             mode=modes[config["crop_mode"]],
         )
+
+    @classmethod
+    def stored(cls, path: Path, values: object) -> Preparation:
+        """What `to_dict` gave, from a file.
+
+        Raises:
+            RunFolderError: it is something else.
+        """
+        try:
+            found = TypeAdapter(cls).validate_python(values)
+        except ValidationError as error:
+            problem = error.errors(include_url=False)[0]
+            place = ".".join(str(part) for part in problem["loc"])
+            raise RunFolderError(
+                f"{path} prepares images in a way that is not known ({place}: {problem['msg'].lower()}). {MAKE_AGAIN}"
+            ) from None
+        deviations_fit = all(0 < value < np.inf for value in found.std) and np.isfinite(found.mean).all()
+        if not (1 <= found.crop <= found.resize <= _MOST_SIDE and deviations_fit):
+            raise RunFolderError(
+                f"{path} prepares images by resizing to {found.resize} and cropping to {found.crop} pixels, with mean "
+                f"{found.mean} and deviation {found.std}; expected were at most {_MOST_SIDE} pixels and finite "
+                f"numbers. {MAKE_AGAIN}"
+            )
+        return found
 
     def __post_init__(self) -> None:
         # From JSON they come as lists.

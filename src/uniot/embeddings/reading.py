@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import os
-import stat
 from collections import deque
 from collections.abc import Generator, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
 
-from uniot.data.decoding import UnreadableImage
+from uniot.data.decoding import UnreadableImage, read_image
 from uniot.data.image_files import ImageFile
 from uniot.embeddings.preparation import Pixels, Preparation
 from uniot.embeddings.store import EmbeddingTable, Rows
@@ -80,7 +78,7 @@ def available_cores() -> int:
 
 def _read(file: ImageFile, preparation: Preparation, table: EmbeddingTable | None) -> ReadImage | Skipped:
     try:
-        data = _bytes(file.path)
+        data = read_image(file.path)
         content = hashlib.sha256(data).digest()
         known = table.get_many([content]).get(content) if table is not None else None
         if known is not None:
@@ -90,12 +88,3 @@ def _read(file: ImageFile, preparation: Preparation, table: EmbeddingTable | Non
         return Skipped(file.name, error.reason)
     except MemoryError:
         return Skipped(file.name, "not enough memory")
-
-
-def _bytes(path: Path) -> bytes:
-    try:
-        if not stat.S_ISREG(path.stat().st_mode):
-            raise UnreadableImage("not a file")  # a pipe would never end
-        return path.read_bytes()
-    except OSError as error:
-        raise UnreadableImage((error.strerror or str(error)).lower()) from None

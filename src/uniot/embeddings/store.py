@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from uniot.errors import NumericalError, RunFolderError
-from uniot.run_folder import lock_file
+from uniot.run_folder import lock_file, open_lock
 
 Rows = NDArray[np.float16]
 R = TypeVar("R")
@@ -283,7 +283,7 @@ def _identity(path: Path) -> tuple[int, int]:
 def _alone(folder: Path) -> Iterator[None]:
     """Waits until no other process opens a database in this folder or moves one aside."""
     folder.mkdir(parents=True, exist_ok=True)
-    with (folder / ".lock").open("w") as lock:
+    with open_lock(folder / ".lock") as lock:
         end = time.monotonic() + _SECONDS_TO_WAIT
         while True:
             try:

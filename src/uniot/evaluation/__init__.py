@@ -7,6 +7,7 @@ gives every score at once with a note for each that has no value; the functions 
 
 from uniot.evaluation.accuracy import (
     common_accuracy,
+    confusion,
     overall_accuracy,
     per_class_recall,
     unknown_precision,
@@ -27,6 +28,7 @@ __all__ = [
     "best_threshold_h_score",
     "common_accuracy",
     "common_recall",
+    "confusion",
     "evaluate",
     "h3_score",
     "h_score",

@@ -2,7 +2,7 @@
 
 Every function takes `y_true` (class names, or the word for unknown where a row is private), `y_pred` (a
 source class or the word for unknown), `source_classes` (what is common; any other true label is private) and
-`unknown` (that word: "unknown", and -1 where labels are integers). Each returns a share between 0 and 1;
+`unknown` (that word: "unknown", and -1 where labels are integers). Each score is a share between 0 and 1;
 where no row counts, 0.0 with an `UndefinedScoreWarning`.
 """
 
@@ -12,7 +12,7 @@ from typing import Literal
 
 from uniot.evaluation.inputs import UNKNOWN, Label, Labels
 from uniot.evaluation.outcome import compare
-from uniot.evaluation.undefined import NO_COMMON, NO_PRIVATE, NOTHING_UNKNOWN, stand_in
+from uniot.evaluation.undefined import NO_COMMON, NOTHING_UNKNOWN, no_private, stand_in
 
 
 def overall_accuracy(
@@ -27,6 +27,13 @@ def per_class_recall(
 ) -> dict[Label, float]:
     """Share of right rows of each common class that has a row, then of unknown if there is a private row."""
     return compare(y_true, y_pred, source_classes, unknown).recall_with_unknown
+
+
+def confusion(
+    y_true: Labels, y_pred: Labels, *, source_classes: Labels | None = None, unknown: Label = UNKNOWN
+) -> dict[Label, dict[Label, int]]:
+    """Number of rows of each true class by predicted label, without zeros; common classes first, then private."""
+    return compare(y_true, y_pred, source_classes, unknown).confusion
 
 
 def common_accuracy(
@@ -64,7 +71,8 @@ def unknown_recall(
     Paper: the accuracy on the single private class of Eq. (S1). 0.0 with an `UndefinedScoreWarning` where no
     row is private.
     """
-    return stand_in(compare(y_true, y_pred, source_classes, unknown).unknown_recall, 0.0, "unknown recall", NO_PRIVATE)
+    outcome = compare(y_true, y_pred, source_classes, unknown)
+    return stand_in(outcome.unknown_recall, 0.0, "unknown recall", no_private(outcome.truth))
 
 
 def unknown_precision(

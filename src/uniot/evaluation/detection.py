@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from uniot.evaluation.inputs import UNKNOWN, Label, Labels, read_mask, same_length
 from uniot.evaluation.outcome import Truth, read_truth
-from uniot.evaluation.undefined import NO_COMMON, NO_PRIVATE, stand_in
+from uniot.evaluation.undefined import NO_COMMON, no_private, stand_in
 
 
 def common_recall(
@@ -59,7 +59,7 @@ def specificity(
     truth = read_truth(y_true, source_classes, unknown)
     found = _read_detected(truth, detected)
     share = float((~found)[truth.is_private].mean()) if truth.n_private else None
-    return stand_in(share, 0.0, "specificity", NO_PRIVATE)
+    return stand_in(share, 0.0, "specificity", no_private(truth))
 
 
 def _read_detected(truth: Truth, detected: ArrayLike) -> NDArray[np.bool_]:

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from uniot.evaluation.grouping import adjusted_rand, hungarian_accuracy, purity
 from uniot.evaluation.harmonic import harmonic_mean
-from uniot.evaluation.inputs import UNKNOWN, Label, Labels, read_confidence, same_length
+from uniot.evaluation.inputs import UNKNOWN, Label, Labels, read_score, same_length
 from uniot.evaluation.outcome import Outcome, compare
 from uniot.evaluation.private_nmi import (
     called_unknown_groups,
@@ -20,7 +20,8 @@ from uniot.evaluation.private_nmi import (
     unnamed_private_rows,
 )
 from uniot.evaluation.ranking import area_under_oscr, area_under_roc, nearest_is_right
-from uniot.evaluation.undefined import NO_COMMON, NO_PRIVATE, NOTHING_UNKNOWN, missing_part
+from uniot.evaluation.undefined import NO_COMMON, NOTHING_UNKNOWN, missing_part, no_private
+from uniot.words import plural
 
 SCORE_MEANINGS: dict[str, str] = {
     "h_score": "Harmonic mean of the accuracy on common classes and the recall of unknown.",
@@ -33,8 +34,8 @@ SCORE_MEANINGS: dict[str, str] = {
     "overall_accuracy": "Share of rows that are right: common rows in their class, private rows as unknown.",
     "unknown_recall": "Share of the private rows that were called unknown.",
     "unknown_precision": "Share of the rows called unknown that are private.",
-    "auroc": "Chance that a common row has more confidence than a private one; 50 % is no better than a coin.",
-    "oscr": "Common rows kept and right against private rows let in, over every threshold on the confidence.",
+    "auroc": "Chance that a common row has a larger known score than a private one; 50 % is no better than a coin.",
+    "oscr": "Common rows kept and right against private rows let in, over every threshold on the known score.",
     "hungarian_accuracy": "Share of rows called unknown that are right once each group is named by a class.",
     "purity": "Share of rows called unknown that belong to the largest class of their group.",
     "adjusted_rand": "Agreement on which unknown rows belong together; 0 is chance, 100 % are the true classes.",
@@ -74,7 +75,7 @@ class Evaluation:
     counts: Mapping[str, int]
     """Number of rows, common rows, private rows, and rows called unknown."""
     notes: tuple[str, ...]
-    """A sentence for every score that has no value or that something stands in for."""
+    """A sentence for every reason for which scores have no value, or something stands in for them."""
 
     def to_dict(self) -> dict[str, Any]:
         """Every field by name, in types that JSON has; class names become text."""
@@ -90,7 +91,7 @@ def evaluate(
     source_classes: Labels | None = None,
     unknown: Label = UNKNOWN,
     average: Literal["class", "instance"] = "class",
-    confidence: ArrayLike | None = None,
+    known_score: ArrayLike | None = None,
     nearest: Labels | None = None,
     features: ArrayLike | None = None,
     groups: Labels | None = None,
@@ -108,7 +109,7 @@ def evaluate(
             word for unknown are private.
         unknown: The word for unknown; where labels are integers, the default means -1.
         average: How H and H³ average the accuracy on common classes.
-        confidence: Larger for more surely common, shape (n,); for AUROC and OSCR.
+        known_score: Larger for more surely common, shape (n,); for AUROC and OSCR.
         nearest: Source class that each row gets if it is called known; for OSCR.
         features: Feature of each target row, shape (n, d); for the oracle H³ and NMI.
         groups: Group of each target row, read only where a row is called unknown; for the honest H³ and NMI.
@@ -121,7 +122,7 @@ def evaluate(
     sheet.add_label_scores()
     n_groups = sheet.add_group_scores(groups)
     sheet.add_oracle_scores(features, seed)
-    sheet.add_ranking_scores(confidence, nearest)
+    sheet.add_ranking_scores(known_score, nearest)
     outcome, truth = sheet.outcome, sheet.outcome.truth
     return Evaluation(
         h_score=sheet.harmonic("h_score"),
@@ -139,9 +140,21 @@ def evaluate(
             "private": truth.n_private,
             "called_unknown": int(outcome.called_unknown.sum()),
         },
-        notes=tuple(sheet.notes),
+        notes=sheet.notes,
         **sheet.scores,
     )
+
+
+_NO_VALUE = "no value"
+
+
+def _note(names: list[str], words: str) -> str:
+    if not names:
+        return words
+    if words.startswith(_NO_VALUE):
+        words = f"{plural(len(names), 'has', 'have')} {words}"
+        return f"{', '.join(names)} {words}"
+    return f"{', '.join(names)}: {words}"
 
 
 @dataclass
@@ -151,19 +164,25 @@ class _Sheet:
     outcome: Outcome
     average: str
     scores: dict[str, float | None] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
+    remarks: dict[str, list[str]] = field(default_factory=dict)
+    """What is said of scores, each sentence once, with the names of the scores."""
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """A sentence for every reason, with all scores that it holds for."""
+        return tuple(_note(names, words) for words, names in self.remarks.items())
 
     def leave_out(self, why: str, *names: str) -> None:
         """Give these scores no value, and say why."""
         for name in names:
             self.scores[name] = None
-            self.notes.append(f"{name} has no value: {why}.")
+            self.remarks.setdefault(f"{_NO_VALUE}: {why}.", []).append(name)
 
     def harmonic(self, name: str, *more: float | None) -> float:
         """H, or H³ with the NMI, and a note where a part is missing."""
         missing = missing_part(self.outcome.truth)
         if missing:
-            self.notes.append(f"{name}: {missing}")
+            self.remarks.setdefault(missing, []).append(name)
         return harmonic_mean(self.outcome.common_accuracy(self.average), self.outcome.unknown_recall, *more)
 
     def add_label_scores(self) -> None:
@@ -171,7 +190,7 @@ class _Sheet:
         for name, value, why in (
             ("common_accuracy", outcome.common_accuracy("class"), NO_COMMON),
             ("common_accuracy_instance", outcome.common_accuracy("instance"), NO_COMMON),
-            ("unknown_recall", outcome.unknown_recall, NO_PRIVATE),
+            ("unknown_recall", outcome.unknown_recall, no_private(outcome.truth)),
             ("unknown_precision", outcome.unknown_precision, NOTHING_UNKNOWN),
         ):
             self.scores[name] = value
@@ -191,9 +210,9 @@ class _Sheet:
             return n_groups
         nmi = self.scores["nmi_honest"] = honest_nmi(self.outcome, groups)
         if nmi is None:
-            self.leave_out(NO_PRIVATE, "nmi_honest", *others)
+            self.leave_out(no_private(truth), "nmi_honest", *others)
         elif not called.size:
-            self.notes.append(f"nmi_honest is 0, and h3_score_honest with it: {NOTHING_UNKNOWN}.")
+            self.remarks[f"nmi_honest is 0, and h3_score_honest with it: {NOTHING_UNKNOWN}."] = []
             self.leave_out(NOTHING_UNKNOWN, *others)
         else:
             names = truth.labels[self.outcome.called_unknown]
@@ -212,19 +231,19 @@ class _Sheet:
         else:
             nmi = self.scores["nmi_oracle"] = oracle_nmi(truth, features, seed=seed)
             if nmi is None:
-                self.leave_out(NO_PRIVATE, "nmi_oracle")
+                self.leave_out(no_private(truth), "nmi_oracle")
             self.scores["h3_score_oracle"] = self.harmonic("h3_score_oracle", nmi)
 
-    def add_ranking_scores(self, confidence: ArrayLike | None, nearest: Labels | None) -> None:
+    def add_ranking_scores(self, known_score: ArrayLike | None, nearest: Labels | None) -> None:
         truth = self.outcome.truth
         right = None if nearest is None else nearest_is_right(truth, nearest)
-        if confidence is None:
-            self.leave_out("no confidence was given", "auroc", "oscr")
+        if known_score is None:
+            self.leave_out("no known score was given", "auroc", "oscr")
             return
-        numbers = read_confidence(confidence)
-        same_length(len(truth.labels), "y_true", len(numbers), "confidence")
+        numbers = read_score(known_score)
+        same_length(len(truth.labels), "y_true", len(numbers), "known_score")
         if not truth.n_common or not truth.n_private:
-            self.leave_out(NO_COMMON if truth.n_private else NO_PRIVATE, "auroc", "oscr")
+            self.leave_out(NO_COMMON if truth.n_private else no_private(truth), "auroc", "oscr")
             return
         self.scores["auroc"] = area_under_roc(truth.is_common, numbers)
         if right is None:

@@ -59,7 +59,7 @@ def same_length(n: int, name: str, n_other: int, other_name: str) -> None:
         )
 
 
-def read_confidence(values: ArrayLike, name: str = "confidence") -> NDArray[np.float64]:
+def read_score(values: ArrayLike, name: str = "known_score") -> NDArray[np.float64]:
     """One number per row, larger for more surely common, shape (n,); infinity is allowed, NaN is not."""
     raw = _vector(values, name)
     if raw.dtype.kind not in "fiub":

@@ -127,6 +127,16 @@ class Outcome:
         recall = self.unknown_recall
         return dict(self.recall_of_classes) | ({} if recall is None else {self.truth.unknown: recall})
 
+    @property
+    def confusion(self) -> dict[Label, dict[Label, int]]:
+        """Number of rows of each true class by predicted label, without zeros; common classes first, then private."""
+        found: dict[Label, dict[Label, int]] = {}
+        for rows in (self.truth.is_common, self.truth.is_private):
+            for name in np.unique(self.truth.labels[rows]).tolist():
+                given, counts = np.unique(self.predicted[self.truth.labels == name], return_counts=True)
+                found[name] = dict(zip(given.tolist(), counts.tolist(), strict=True))
+        return found
+
     def common_accuracy(self, average: str = "class") -> float | None:
         """Accuracy on common rows, as a mean over the classes that have a row or over rows ("instance")."""
         if average not in ("class", "instance"):

@@ -76,7 +76,8 @@ def named_private_classes(truth: Truth) -> int:
 
 def unnamed_private_rows(truth: Truth) -> str:
     """Why H³ and NMI have no value where y_true does not name the private classes."""
+    also = "" if truth.source_classes is not None else ", and source_classes"
     return (
-        f"{truth.n_unnamed} of {truth.n_private} private rows of y_true are only called {truth.unknown!r}, "
-        "but H³ and NMI compare groups with private classes. Give their names in y_true, and source_classes"
+        f"{truth.n_unnamed} of {truth.n_private} private rows are only called {truth.unknown!r} in the true labels, "
+        f"but H³ and NMI compare groups with private classes. Give their names in the true labels{also}"
     )

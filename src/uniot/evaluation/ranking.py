@@ -1,30 +1,30 @@
-"""How well a confidence sets common rows before private ones, whatever threshold is taken."""
+"""How well a known score sets common rows before private ones, whatever threshold is taken."""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from uniot.evaluation.inputs import UNKNOWN, Label, Labels, read_confidence, read_mask, same_length
+from uniot.evaluation.inputs import UNKNOWN, Label, Labels, read_mask, read_score, same_length
 from uniot.evaluation.outcome import Truth, read_truth
-from uniot.evaluation.undefined import NO_COMMON, NO_PRIVATE, stand_in
+from uniot.evaluation.undefined import NO_COMMON, no_private, stand_in
 
 
-def auroc(is_common: ArrayLike, confidence: ArrayLike) -> float:
-    """Chance that a common row has more confidence than a private one, a tie counting half.
+def auroc(is_common: ArrayLike, known_score: ArrayLike) -> float:
+    """Chance that a common row has a larger score than a private one, a tie counting half.
 
     Paper: none (threshold-free view of the detection).
 
     Args:
         is_common: Whether each row is of a common class, shape (n,).
-        confidence: Larger for more surely common, shape (n,).
+        known_score: Larger for more surely common, shape (n,).
 
     Returns:
         Area under the ROC curve; 0.5 with an `UndefinedScoreWarning` where all rows are common or all
         private.
     """
-    common, numbers = read_mask(is_common, "is_common"), read_confidence(confidence)
-    same_length(len(common), "is_common", len(numbers), "confidence")
+    common, numbers = read_mask(is_common, "is_common"), read_score(known_score)
+    same_length(len(common), "is_common", len(numbers), "known_score")
     return stand_in(
         area_under_roc(common, numbers),
         0.5,
@@ -36,15 +36,15 @@ def auroc(is_common: ArrayLike, confidence: ArrayLike) -> float:
 def oscr(
     y_true: Labels,
     nearest: Labels,
-    confidence: ArrayLike,
+    known_score: ArrayLike,
     *,
     source_classes: Labels | None = None,
     unknown: Label = UNKNOWN,
 ) -> float:
     """Area under correct classification of common rows against false positives of private rows.
 
-    A threshold on the confidence runs from above the largest to below the smallest; rows at or above it are
-    called known and get their `nearest` class. Rows of equal confidence enter together, joined by a straight
+    A threshold on the score runs from above the largest to below the smallest; rows at or above it are
+    called known and get their `nearest` class. Rows of equal score enter together, joined by a straight
     line. With every `nearest` right the area is the AUROC.
 
     Paper: none (open-set classification rate of Dhamija et al., 2018).
@@ -52,7 +52,7 @@ def oscr(
     Args:
         y_true: True class of each target row, or the word for unknown where it is private.
         nearest: The source class that each row gets if it is called known.
-        confidence: Larger for more surely common, shape (n,).
+        known_score: Larger for more surely common, shape (n,).
         source_classes: What is common; any other true label is private.
         unknown: The word for unknown; where labels are integers, the default means -1.
 
@@ -62,12 +62,12 @@ def oscr(
     """
     truth = read_truth(y_true, source_classes, unknown)
     right = nearest_is_right(truth, nearest)
-    numbers = read_confidence(confidence)
-    same_length(len(right), "y_true", len(numbers), "confidence")
+    numbers = read_score(known_score)
+    same_length(len(right), "y_true", len(numbers), "known_score")
     if not truth.n_common:
         return stand_in(None, 0.0, "OSCR", NO_COMMON)
     closed_set_accuracy = float(right[truth.is_common].mean())
-    return stand_in(area_under_oscr(truth.is_common, right, numbers), closed_set_accuracy, "OSCR", NO_PRIVATE)
+    return stand_in(area_under_oscr(truth.is_common, right, numbers), closed_set_accuracy, "OSCR", no_private(truth))
 
 
 def nearest_is_right(truth: Truth, nearest: Labels) -> NDArray[np.bool_]:
@@ -78,23 +78,23 @@ def nearest_is_right(truth: Truth, nearest: Labels) -> NDArray[np.bool_]:
     return right
 
 
-def area_under_roc(is_common: NDArray[np.bool_], confidence: NDArray[np.float64]) -> float | None:
+def area_under_roc(is_common: NDArray[np.bool_], known_score: NDArray[np.float64]) -> float | None:
     """AUROC; None where all rows are common or all private."""
-    return area_under_oscr(is_common, is_common, confidence)
+    return area_under_oscr(is_common, is_common, known_score)
 
 
 def area_under_oscr(
-    is_common: NDArray[np.bool_], is_right: NDArray[np.bool_], confidence: NDArray[np.float64]
+    is_common: NDArray[np.bool_], is_right: NDArray[np.bool_], known_score: NDArray[np.float64]
 ) -> float | None:
     """OSCR; None where all rows are common or all private.
 
     By trapezia, the area is the share of pairs (common row, private row) in which the common row is right
-    and has the larger confidence, ties counting half: one sort instead of a sweep.
+    and has the larger score, ties counting half: one sort instead of a sweep.
     """
     n_common, n_private = int(is_common.sum()), int((~is_common).sum())
     if not n_common or not n_private:
         return None
-    private = np.sort(confidence[~is_common])
-    right = confidence[is_right]
+    private = np.sort(known_score[~is_common])
+    right = known_score[is_right]
     below = np.searchsorted(private, right, side="left") + np.searchsorted(private, right, side="right")
     return float(below.sum() / 2 / n_common / n_private)

@@ -1,11 +1,11 @@
-"""The best that any threshold on a confidence reaches: what a rejection rule is measured against."""
+"""The best that any threshold on a known score reaches: what a rejection rule is measured against."""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from uniot.evaluation.inputs import UNKNOWN, Label, Labels, read_confidence, same_length
+from uniot.evaluation.inputs import UNKNOWN, Label, Labels, read_score, same_length
 from uniot.evaluation.outcome import read_truth
 from uniot.evaluation.ranking import nearest_is_right
 
@@ -13,20 +13,20 @@ from uniot.evaluation.ranking import nearest_is_right
 def best_threshold_h_score(
     y_true: Labels,
     nearest: Labels,
-    confidence: ArrayLike,
+    known_score: ArrayLike,
     *,
     source_classes: Labels | None = None,
     unknown: Label = UNKNOWN,
 ) -> float:
-    """Return the largest H-score of all thresholds on the confidence.
+    """Return the largest H-score of all thresholds on the known score.
 
     A row at or above the threshold is called known and gets its `nearest` class, any other is called unknown; rows of
-    equal confidence stay together. The common accuracy is the mean over classes.
+    equal score stay together. The common accuracy is the mean over classes.
 
     Args:
         y_true: True class of each target row, or the word for unknown if it is private.
         nearest: The source class that each row gets if it is called known.
-        confidence: Larger for more surely common, shape (n,).
+        known_score: Larger for more surely common, shape (n,).
         source_classes: What is common; any other true label is private.
         unknown: The word for unknown; if labels are integers, the default means -1.
 
@@ -36,8 +36,8 @@ def best_threshold_h_score(
     """
     truth = read_truth(y_true, source_classes, unknown)
     right = nearest_is_right(truth, nearest)
-    numbers = read_confidence(confidence)
-    same_length(len(right), "y_true", len(numbers), "confidence")
+    numbers = read_score(known_score)
+    same_length(len(right), "y_true", len(numbers), "known_score")
     if not truth.n_common:
         return 1.0
     _, index, sizes = np.unique(truth.labels[truth.is_common], return_inverse=True, return_counts=True)

@@ -7,11 +7,17 @@ import warnings
 from uniot.errors import UndefinedScoreWarning
 from uniot.evaluation.outcome import Truth
 
-NO_PRIVATE = "no row of y_true is private. If private rows carry the names of their classes, give source_classes"
 NO_COMMON = (
-    "no row of y_true belongs to a source class. If that surprises, compare the spelling in y_true and source_classes"
+    "no true label is a source class. If that surprises, compare the spelling of the true labels and of the classes"
 )
-NOTHING_UNKNOWN = "no row of y_pred is called unknown"
+NOTHING_UNKNOWN = "no row is called unknown"
+
+
+def no_private(truth: Truth) -> str:
+    """Why a score of private rows has no value, if none is private."""
+    if truth.source_classes is not None:
+        return "no row is private: every true label is a source class"
+    return "no row of y_true is private. If private rows carry the names of their classes, give source_classes"
 
 
 def stand_in(value: float | None, instead: float, score: str, why: str) -> float:
@@ -26,7 +32,7 @@ def stand_in(value: float | None, instead: float, score: str, why: str) -> float
 def missing_part(truth: Truth) -> str | None:
     """Which part a harmonic mean goes without, as a sentence; None where every part has rows."""
     if not truth.n_private:
-        return f"the accuracy on common classes stands in: {NO_PRIVATE}."
+        return f"the accuracy on common classes stands in: {no_private(truth)}."
     if not truth.n_common:
         return f"the parts about private rows stand in: {NO_COMMON}."
     return None

@@ -12,6 +12,7 @@ from uniot.evaluation import SCORE_MEANINGS
 from uniot.methods import method_info
 from uniot.model import AdaptedModel
 from uniot.universal import LEAST_SAMPLES
+from uniot.words import counted
 
 _TAGS = ("uniot", "domain-adaptation", "universal-domain-adaptation", "optimal-transport")
 _OF_TRAINING = ("steps", "batch_size", "feature_size", "epsilon", "marginal_penalty")
@@ -21,8 +22,8 @@ _LIMITS = """\
 - Unknown means unlike the classes above as they looked in that target. A sample of one of them that looks otherwise may
   be called unknown, and something new that resembles one may be called known.
 - The groups of unknown samples are numbers without names, found by clustering.
-- The confidence says on which side of the border a sample lies, which is at one half, and how far from it. It is not
-  the chance of being right.
+- The confidence is the probability of the answer, of its class or of being unknown, as it was estimated without labels
+  on that target. On another collection it may be too high.
 - No sample of either collection is in these files, nor an answer for one. Means over the target are: its middle, the
   class mass and the cluster prototypes, as far as the method has them, the prototypes of classes that people named in
   the target, and the centres of the groups. The mean of a single sample is that sample's feature."""
@@ -49,9 +50,9 @@ def model_card(
         _header(model, licence),
         f"# {title}",
         f"Gives {_kind(model)} one of {len(model.classes)} labels, or calls them {json.dumps(model.unknown)} and puts "
-        f"them into one of {model.groups.n_groups} groups. {method_info(model.settings.method).title} adapted it from "
-        "a labelled collection to an unlabelled one from elsewhere, of which nobody knew which of the classes it held "
-        "and what else: universal domain adaptation.",
+        f"them into {counted(model.groups.n_groups, 'group')}. {method_info(model.settings.method).title} adapted it "
+        "from a labelled collection to an unlabelled one from elsewhere, of which nobody knew which of the classes it "
+        "held and what else: universal domain adaptation.",
         "## Use",
         _install(model),
         _commands(model, repository),
@@ -86,7 +87,7 @@ def _header(model: AdaptedModel, licence: str | None) -> str:
 def _kind(model: AdaptedModel) -> str:
     if model.reader is not None:
         return "images"
-    return "embeddings" if model.settings.backbone == "none" else "small grey images"
+    return "embeddings" if model.settings.network == "none" else "small grey images"
 
 
 def _install(model: AdaptedModel) -> str:
@@ -105,7 +106,7 @@ def _inputs(model: AdaptedModel) -> str:
         preparation = model.reader.preparation
         return f"Images of any size; the network sees {preparation.crop} × {preparation.crop} pixels of them."
     shape = " × ".join(map(str, model.input_shape))
-    if model.settings.backbone == "none":
+    if model.settings.network == "none":
         return f"Embeddings have {shape} numbers, and must be made by the network that made those of the run."
     return f"Images have {shape} pixels, grey, with values from 0 to 1."
 
@@ -114,8 +115,8 @@ def _settings(model: AdaptedModel) -> dict[str, object]:
     shown: dict[str, object] = {}
     if model.reader is not None:
         shown = {name: getattr(model.reader.settings, name) for name in ("backbone", "flip", "fine_tune")}
-    elif model.settings.backbone != "none":
-        shown = {"backbone": model.settings.backbone}
+    elif model.settings.network != "none":
+        shown = {"network": model.settings.network}
     names = ("method", *(_OF_TRAINING if model.settings.steps else ()), "seed")
     return shown | {name: getattr(model.settings, name) for name in names}
 

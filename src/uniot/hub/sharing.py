@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 import shutil
 from copy import deepcopy
@@ -22,6 +21,7 @@ from uniot.model import AdaptedModel
 from uniot.model_files import load_model, save_model
 from uniot.prediction import Prediction
 from uniot.run_folder import only_one_writer, replacing, write_text
+from uniot.untrusted import MOST_SETTINGS_BYTES, open_regular, parse_json, read_bounded
 
 _MODEL = "model.safetensors"
 # No other file is ever sent or fetched. The model comes last: where it is, the rest is.
@@ -132,7 +132,8 @@ def without_data(model: AdaptedModel) -> AdaptedModel:
         reader=reader,
         groups=replace(model.groups, group=none),
         target=Prediction.none(),
-        target_shares=None,
+        target_shares=model.target_shares[:0],
+        target_class_probability=model.target_class_probability[:0],
         target_features=model.target_features[:0],
         source=model.source.none(),
         fingerprint=hashlib.sha256(f"shared {model.fingerprint}".encode()).hexdigest(),
@@ -190,10 +191,11 @@ def _download(repository: str, revision: str | None, out: Path, token: str | Non
 def _copy_files(folder: Path, out: Path) -> None:
     if not folder.is_dir():
         raise RunFolderError(f"{folder} is not a folder. Give one that `uniot push` wrote, or `owner/name` of the hub.")
+    _check_no_links(folder, str(folder))
     for name in _FILES:
         if (folder / name).is_file():
-            with replacing(out / name) as partial:
-                shutil.copyfile(folder / name, partial)
+            with replacing(out / name) as partial, partial.open("wb") as copy, open_regular(folder / name) as file:
+                shutil.copyfileobj(file, copy)
 
 
 def _put_files(folder: Path, out: Path) -> None:
@@ -209,20 +211,23 @@ def _put_files(folder: Path, out: Path) -> None:
 
 def _checked(folder: Path, repository: str) -> AdaptedModel:
     """The model in files from elsewhere, of which nothing is known."""
-    links = [name for name in _FILES if (folder / name).is_symlink()]
-    if links:
-        raise RunFolderError(f"{links[0]} of {repository} is a link to another file. Do not use this repository.")
+    _check_no_links(folder, repository)
     if not (folder / _MODEL).is_file():
         raise RunFolderError(f"{repository} holds no run of uniot: there is no {_MODEL} in it. Check the name.")
     try:
         return load_model(folder)
     except UniotError as error:
         raise type(error)(str(error).replace(str(folder), repository)) from None
-    except (KeyError, RuntimeError, TypeError, ValueError) as error:
+
+
+def _check_no_links(folder: Path, repository: str) -> None:
+    """A link could lead to any file of this machine, which would be taken for one of the run."""
+    links = [name for name in _FILES if (folder / name).is_symlink()]
+    if links:
         raise RunFolderError(
-            f"{repository} holds nothing that this version of uniot can read ({type(error).__name__}: "
-            f"{str(error).partition(chr(10))[0]}). Ask whoever shared it for the version that it was made with."
-        ) from None
+            f"{links[0]} of {repository} is a link to another file, which is not followed. If you trust it, copy the "
+            "files themselves first, as `cp -L` does."
+        )
 
 
 def _scores(run: Path) -> dict[str, float]:
@@ -231,7 +236,7 @@ def _scores(run: Path) -> dict[str, float]:
     if not path.is_file():
         return {}
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
+        values = parse_json(read_bounded(path, MOST_SETTINGS_BYTES))
         return {name: float(values[name]) for name in SCORE_MEANINGS if values.get(name) is not None}
     except (OSError, ValueError, AttributeError, TypeError) as error:
         raise RunFolderError(f"{path} cannot be read ({error}). Run `uniot evaluate` again, or remove it.") from None

@@ -59,6 +59,14 @@ class PutBackSamples(_Asked):
     rows: Rows
 
 
+class LabelSample(_Asked):
+    """Say what one sample is; what looks like it follows."""
+
+    kind: Literal["label"]
+    row: Number
+    label: Annotated[str, Field(min_length=1, max_length=8 * MOST_CHARACTERS)]
+
+
 class Undo(_Asked):
     """Take back an action, which must be the last one that was not taken back."""
 
@@ -73,5 +81,5 @@ class Redo(_Asked):
     of: Number
 
 
-Edit = NameGroup | MergeGroup | SplitGroup | MoveSamples | PutBackSamples
+Edit = NameGroup | MergeGroup | SplitGroup | MoveSamples | PutBackSamples | LabelSample
 Action = Annotated[Edit | Undo | Redo, Field(discriminator="kind")]

@@ -18,15 +18,18 @@ from uniot.data.text import as_utf8
 from uniot.errors import DataError, RunFolderError
 from uniot.labelling.actions import Action, Number, PlaceText
 from uniot.labelling.desk import Desk, Stale
+from uniot.labelling.following import next_commands
+from uniot.labelling.formats import Format
 from uniot.labelling.geometry import Order
-from uniot.labelling.guard import Access, Guard
+from uniot.labelling.guard import IMPORT, Access, Guard
 from uniot.labelling.names import MOST_CHARACTERS
 from uniot.labelling.thumbnails import Thumbnails
-from uniot.labelling.views import gallery, overview
+from uniot.labelling.views import gallery, overview, queue
 from uniot.pictures import Collection
 
 _HERE = Path(__file__).parent
 _KINDS = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
+MOST_QUEUED = 30
 _A_DAY = "private, max-age=86400, immutable"
 
 
@@ -48,6 +51,22 @@ class Write(BaseModel):
     seen: Number
     action: Action
     look: Look | None = None
+
+
+class Export(BaseModel):
+    """A format to write what was decided in."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    format: Format = "csv"
+
+
+class Import(BaseModel):
+    """Labels that were made elsewhere, as the text of a file."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    text: str
 
 
 def create_app(desk: Desk, thumbnails: Thumbnails | None, access: Access) -> ASGIApp:
@@ -78,6 +97,8 @@ def _show_page(app: FastAPI, desk: Desk, has_pictures: bool) -> None:
         # Pictures stay in the browser's cache; those of another run must have other addresses.
         "version": desk.target.digest[:12],
         "most_characters": MOST_CHARACTERS,
+        "most_queued": MOST_QUEUED,
+        "commands": [{"about": about, "command": command} for about, command in next_commands(desk.target.run)],
     }
 
     @app.get("/")
@@ -93,6 +114,10 @@ def _show_page(app: FastAPI, desk: Desk, has_pictures: bool) -> None:
     @app.get("/state")
     def show_state() -> Response:
         return JSONResponse(overview(desk))
+
+    @app.get("/queue")
+    def show_queue(count: Annotated[int, Query(ge=1, le=MOST_QUEUED)] = MOST_QUEUED) -> Response:
+        return JSONResponse(queue(desk, count))
 
     @app.get("/gallery")
     def show_gallery(look: Annotated[Look, Query()]) -> Response:
@@ -123,8 +148,13 @@ def _take_actions(app: FastAPI, desk: Desk) -> None:
             return JSONResponse(answer)
 
     @app.post("/export")
-    def export() -> Response:
-        return JSONResponse({"message": desk.export().sentence()})
+    def export(wanted: Export) -> Response:
+        return JSONResponse({"message": desk.export(wanted.format).sentence()})
+
+    @app.post(IMPORT)
+    def import_labels(given: Import) -> Response:
+        outcome = desk.import_labels(given.text)
+        return JSONResponse({"message": outcome.message, "state": overview(desk)})
 
 
 def _explain_errors(app: FastAPI, desk: Desk) -> None:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import RLock
 
+from uniot.annotations.places import DISCARDED, as_text, is_group
 from uniot.errors import DataError, UniotError
 from uniot.labelling.actions import Edit, Redo, Undo
 from uniot.labelling.exporting import Exported, export_labels
+from uniot.labelling.formats import Format
 from uniot.labelling.geometry import Geometry
-from uniot.labelling.places import DISCARDED, as_text, is_group
-from uniot.labelling.planning import Planner
+from uniot.labelling.importing import parse_labels
+from uniot.labelling.planning import Plan, Planner
+from uniot.labelling.spreading import Spreader
 from uniot.labelling.state import Change, Labels
 from uniot.labelling.store import Store
 from uniot.labelling.target import Target
@@ -63,6 +66,9 @@ class Desk:
 
     Attributes:
         revision: number of the last action, 0 before the first.
+        spreader: where samples follow a labelled one, and which to label next.
+        on_change: called after every action.
+        problem: why the tables of the run folder are behind, for people; empty if they are not.
     """
 
     def __init__(self, target: Target, store: Store) -> None:
@@ -71,7 +77,10 @@ class Desk:
         store.load(self.labels)
         self.geometry = Geometry(target, self.labels)
         self.revision = 0
-        self._planner = Planner(target, self.labels, self.geometry)
+        self.spreader = Spreader(target, self.labels)
+        self.on_change: Callable[[], None] = lambda: None
+        self.problem = ""
+        self._planner = Planner(target, self.labels, self.geometry, self.spreader)
         self._store = store
         self._lock = RLock()
         self._done: list[Step] = []
@@ -113,16 +122,18 @@ class Desk:
             if isinstance(action, Undo | Redo):
                 return self._go_back_or_forth(action)
             self._check_fresh(self._planner.concerned(action), seen)
-            plan = self._planner.plan(action)
-            if not plan.change:
-                return Outcome("Nothing to change: it is so already.")
-            self._commit(action.kind, plan.text, plan.change)
-            return Outcome(f"{_capital(plan.text)}.", plan.show)
+            return self._carry_out(action.kind, self._planner.plan(action))
 
-    def export(self) -> Exported:
-        """Writes `labels.csv` into the run folder."""
+    def import_labels(self, text: str) -> Outcome:
+        """Takes over labels that were made elsewhere, all or none; see `parse_labels`."""
         with self._lock:
-            return export_labels(self.target, self.labels)
+            return self._carry_out("import", self._planner.imported(parse_labels(text, self.target.names)))
+
+    def export(self, kind: Format = "csv") -> Exported:
+        """Writes what was decided into the run folder, in one of the formats."""
+        with self._lock:
+            labels = self.labels.copy()
+        return export_labels(self.target, labels, kind)
 
     def existing_place(self, text: str) -> int:
         """A place by its text; DataError where there is none."""
@@ -135,6 +146,12 @@ class Desk:
         except DataError:
             groups = filter(is_group, self.labels.sizes())
             return as_text(min(groups, default=DISCARDED) if instead is None else instead)
+
+    def _carry_out(self, kind: str, plan: Plan) -> Outcome:
+        if not plan.change:
+            return Outcome("Nothing to change: it is so already.")
+        self._commit(kind, plan.text, plan.change)
+        return Outcome(f"{_capital(plan.text)}.", plan.show)
 
     def _go_back_or_forth(self, action: Undo | Redo) -> Outcome:
         undoes = isinstance(action, Undo)
@@ -161,6 +178,7 @@ class Desk:
         self.geometry.forget(change.places())
         self._changed.update(dict.fromkeys(change.places(), added))
         self._note(added, kind, text)
+        self.on_change()
 
     def _note(self, added: int, kind: str, text: str) -> None:
         """Keeps what can be undone and redone in step with the log."""

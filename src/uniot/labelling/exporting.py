@@ -1,4 +1,4 @@
-"""From labels to `labels.csv`: what was decided, and nothing else."""
+"""From labels to files: `labels.csv`, and the formats of other tools."""
 
 from __future__ import annotations
 
@@ -7,16 +7,29 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
+from uniot.annotations import FILE
+from uniot.annotations.places import DISCARDED, class_index, is_class
+from uniot.errors import DataError
+from uniot.labelling.formats import Format, write_format
 from uniot.labelling.names import Line, write_names
-from uniot.labelling.places import DISCARDED, class_index, is_class
 from uniot.labelling.state import Labels
-from uniot.labelling.store import FILE, Store
+from uniot.labelling.store import Store
 from uniot.labelling.target import Target
+from uniot.pictures import Pictures
+
+TABLE = "labels.csv"
+_IN_RUN_FOLDER: dict[Format, str] = {
+    "csv": TABLE,
+    "jsonl": "labels.jsonl",
+    "coco": "labels-coco.json",
+    "fiftyone": "labels-fiftyone",
+    "label-studio": "labels-label-studio.json",
+}
 
 
 @dataclass(frozen=True)
 class Exported:
-    """What `labels.csv` holds: samples in new classes, in classes of the source, and discarded ones."""
+    """What an export holds: samples in new classes, in classes of the source, and discarded ones."""
 
     path: Path
     n_named: int
@@ -34,22 +47,51 @@ class Exported:
         return f"{self.path} is written: {counts}."
 
 
-def export_labels(target: Target, labels: Labels) -> Exported:
-    """Writes `labels.csv` into the run folder, whole or not at all."""
-    target.check_in_place()
-    path, lines = target.run / "labels.csv", list(decided(target, labels))
+def write_table(target: Target, labels: Labels, path: Path) -> Exported:
+    """Writes labels.csv, whole or not at all."""
+    lines = list(decided(target, labels))
     write_names(path, lines)
-    decisions = [decision for _, _, decision, _ in lines]
-    return Exported(path, decisions.count("named"), decisions.count("class"), decisions.count("discarded"))
+    return _counted(path, lines)
 
 
-def export_run(run: Path) -> Exported:
-    """The same from what was saved, with or without a page open on the run."""
+def export_labels(target: Target, labels: Labels, kind: Format = "csv", path: Path | None = None) -> Exported:
+    """Writes what was decided in a format, whole or not at all.
+
+    Args:
+        target: what was labelled.
+        labels: the state.
+        kind: the format.
+        path: the file, or the folder for FiftyOne; a name of its own in the run folder if None.
+    """
+    target.check_in_place()
+    path = target.run / _IN_RUN_FOLDER[kind] if path is None else path
+    if kind == "csv":
+        return write_table(target, labels, path)
+    lines = list(decided(target, labels))
+    write_format(kind, path, lines, target.names, Pictures.open(target.run))
+    return _counted(path, lines)
+
+
+def export_run(run: Path, path: Path, kind: Format | None = None) -> Exported:
+    """The same from what was saved, with or without a page open on the run; the format is told by the file's name."""
     target = Target.open(run)
     labels = Labels.start(target.start)
     with closing(Store.existing(run / FILE, target.digest)) as store:
         store.load(labels)
-    return export_labels(target, labels)
+    return export_labels(target, labels, kind or format_of(path), path)
+
+
+def format_of(path: Path) -> Format:
+    """Return the format that a file's name tells."""
+    suffix = path.suffix.lower()
+    if suffix == ".csv":
+        return "csv"
+    if suffix in (".jsonl", ".ndjson"):
+        return "jsonl"
+    raise DataError(
+        f"the format of {path} is not told by its name. Give --format: coco or label-studio for a .json file, fiftyone "
+        "for a folder; .csv and .jsonl files need none."
+    )
 
 
 def decided(target: Target, labels: Labels) -> Iterator[Line]:
@@ -70,3 +112,8 @@ def decided(target: Target, labels: Labels) -> Iterator[Line]:
                 yield name, labels.names[place], "named", place
             else:
                 yield name, target.classes[known], "class", place
+
+
+def _counted(path: Path, lines: list[Line]) -> Exported:
+    decisions = [decision for _, _, decision, _ in lines]
+    return Exported(path, decisions.count("named"), decisions.count("class"), decisions.count("discarded"))

@@ -7,8 +7,8 @@ from typing import Literal
 
 import numpy as np
 
+from uniot.annotations.places import class_index, class_place, is_class, is_group
 from uniot.clustering import spherical_kmeans
-from uniot.labelling.places import class_index, class_place, is_class, is_group
 from uniot.labelling.state import Labels
 from uniot.labelling.target import Target
 

@@ -49,7 +49,7 @@ def named_rows(samples: Sequence[str], names: Names) -> NamedRows:
     rows = np.array([place[name] for name in names.names], dtype=np.int64)
     discarded = names.decisions == "discarded"
     if not len(rows):
-        raise DataError("nothing has a name yet. Name a group with `uniot label`, and export.")
+        raise DataError("nothing has a name yet. Name a group with `uniot label`.")
     kept = np.ones(len(samples), dtype=bool)
     kept[rows[discarded]] = False
     return NamedRows(rows[~discarded], names.labels[~discarded], kept)

@@ -14,6 +14,7 @@ import numpy as np
 
 from uniot.errors import DataError
 from uniot.run_folder import write_text
+from uniot.untrusted import open_regular
 
 COLUMNS = ("path", "label", "decision", "group")
 MOST_CHARACTERS = 200
@@ -93,12 +94,10 @@ def read_names(path: Path) -> Names:
         DataError: the file is missing or no such table, or a line of it contradicts itself or another.
     """
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
+        with io.TextIOWrapper(open_regular(path), encoding="utf-8-sig", newline="") as file:
             found = dict(_read_lines(path, file))
     except OSError as error:
-        raise DataError(
-            f"{path} cannot be read ({error.strerror}). Name the groups with `uniot label`, and export them."
-        ) from None
+        raise DataError(f"{path} cannot be read ({error.strerror}). Name the groups with `uniot label`.") from None
     except (UnicodeDecodeError, csv.Error) as error:
         raise DataError(f"{path} is no table of names ({error}). Export it again with `uniot label`.") from None
     labels, decisions = zip(*found.values(), strict=True) if found else ((), ())

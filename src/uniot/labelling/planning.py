@@ -7,13 +7,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from uniot.annotations.places import DISCARDED, as_text, class_index, class_place, from_text, is_class, is_group
 from uniot.errors import DataError
-from uniot.labelling.actions import Edit, MergeGroup, MoveSamples, NameGroup, PutBackSamples, SplitGroup
+from uniot.labelling.actions import Edit, LabelSample, MergeGroup, MoveSamples, NameGroup, PutBackSamples, SplitGroup
 from uniot.labelling.geometry import Geometry
+from uniot.labelling.importing import Given
 from uniot.labelling.names import clean_name
-from uniot.labelling.places import DISCARDED, as_text, class_index, from_text, is_class, is_group
-from uniot.labelling.state import Change, Labels, merge, move, put_back, rename, split
+from uniot.labelling.spreading import Spreader
+from uniot.labelling.state import Change, Labels, Renaming, merge, move, put, put_back, rename, split
 from uniot.labelling.target import Target
+from uniot.words import counted
 
 
 @dataclass(frozen=True)
@@ -38,10 +41,11 @@ class Planner:
         target: what there is to label.
         labels: the present state, which somebody else changes.
         geometry: what looks alike in it.
+        spreader: where samples follow a labelled one.
     """
 
-    def __init__(self, target: Target, labels: Labels, geometry: Geometry) -> None:
-        self._target, self._labels, self._geometry = target, labels, geometry
+    def __init__(self, target: Target, labels: Labels, geometry: Geometry, spreader: Spreader) -> None:
+        self._target, self._labels, self._geometry, self._spreader = target, labels, geometry, spreader
 
     def plan(self, action: Edit) -> Plan:
         """What an action leads to; DataError where it cannot be done."""
@@ -51,6 +55,8 @@ class Planner:
             return self._merge(self._group(action.group), self.existing_place(action.to))
         if isinstance(action, SplitGroup):
             return self._split(self._group(action.group))
+        if isinstance(action, LabelSample):
+            return self._label(int(self._rows([action.row])[0]), clean_name(action.label))
         rows = self._rows(action.rows)
         if isinstance(action, PutBackSamples):
             change = put_back(self._labels, rows, self._target.start)
@@ -66,8 +72,36 @@ class Planner:
             return {action.group}
         if isinstance(action, MergeGroup):
             return {action.group, *_group_in(action.to)}
+        if isinstance(action, LabelSample):
+            return set(self._labels.place[self._rows([action.row])].tolist())
         left = set(self._labels.place[self._rows(action.rows)].tolist())
         return left | (_group_in(action.to) if isinstance(action, MoveSamples) else set())
+
+    def imported(self, given: Given) -> Plan:
+        """What labels made elsewhere lead to.
+
+        A label that is the name of a class or group means that one. Another becomes a group: one without a name of
+        which most samples have the label and the others another one, or else a new one.
+        """
+        after, by_hand = self._labels.place.copy(), self._labels.by_hand.copy()
+        names: list[Renaming] = []
+        following = self._labels.next_group
+        rows_of: dict[str | None, list[int]] = {}
+        for row, label in given.labels.items():
+            rows_of.setdefault(label, []).append(row)
+        for label, rows in rows_of.items():
+            self._check_name(label or "")
+            place = DISCARDED if label is None else self._place_called(label)
+            if place is None and label is not None:
+                place = self._whole_group(rows, given)
+                if place is None:
+                    place, following = following, following + 1
+                names.append(Renaming(place, self._labels.names.get(place, ""), label))
+            moved = np.array(rows)[after[rows] != place]
+            after[moved], by_hand[moved] = place, True
+        change = put(self._labels, np.arange(len(after)), after, by_hand, names)
+        n_labels = len(rows_of) - (None in rows_of)
+        return Plan(change, f"{_images(len(given.labels))} imported with {n_labels} label{'s' * (n_labels != 1)}")
 
     def title(self, place: int) -> str:
         """What a place is called in a sentence."""
@@ -83,14 +117,15 @@ class Planner:
         place = from_text(text)
         n_classes = len(self._target.classes)
         if is_class(place) and class_index(place) >= n_classes:
-            raise DataError(f"there is no {text}: the source has {n_classes} classes, from class-0 on.")
+            raise DataError(
+                f"there is no {text}: the source has {counted(n_classes, 'class', 'classes')}, from class-0 on."
+            )
         if is_group(place) and not (self._labels.place == place).any():
             raise DataError(f"there is no group {place}, or it has no images any more. Choose another group.")
         return place
 
     def _name(self, group: int, name: str) -> Plan:
-        if name and self._target.is_unknown(name):
-            raise DataError(f"“{name}” is what this run calls images of no class at all. Choose another name.")
+        self._check_name(name)
         change = rename(self._labels, group, name)
         if not name:
             return Plan(change, f"the name of group {group} removed")
@@ -101,6 +136,45 @@ class Planner:
         elif shared:
             text += f", like group {shared[0]}: both are one class"
         return Plan(change, text)
+
+    def _label(self, row: int, name: str) -> Plan:
+        self._check_name(name)
+        if not name:
+            raise DataError("the label is empty. Type what the image shows, or discard it.")
+        place, names = self._place_called(name), []
+        if place is None:
+            place = self._labels.next_group
+            names = [Renaming(place, "", name)]
+        after = self._spreader.places_after(row, place)
+        by_hand = self._labels.by_hand.copy()
+        by_hand[row] = True
+        n_others = int((after != self._labels.place).sum()) - int(self._labels.place[row] != place)
+        others = f"; {n_others} other{'s' * (n_others != 1)} moved with it" if n_others else ""
+        return Plan(
+            put(self._labels, np.arange(len(after)), after, by_hand, names), f"1 image labelled “{name}”{others}"
+        )
+
+    def _check_name(self, name: str) -> None:
+        if name and self._target.is_unknown(name):
+            raise DataError(f"“{name}” is what this run calls images of no class at all. Choose another name.")
+
+    def _place_called(self, name: str) -> int | None:
+        """The class or the first group of a name; None if nothing is called so."""
+        known = self._target.class_named(name)
+        if known is not None:
+            return class_place(known)
+        return min((group for group, called in self._labels.names.items() if called == name), default=None)
+
+    def _whole_group(self, rows: Sequence[int], given: Given) -> int | None:
+        """The largest group without a name that these rows make up, but for samples with other labels; None if none."""
+        groups, counts = np.unique(self._labels.place[list(rows)], return_counts=True)
+        whole = [
+            (count, -group)
+            for group, count in zip(groups.tolist(), counts.tolist(), strict=True)
+            if is_group(group) and group not in self._labels.names
+            if 2 * count > len(members := self._labels.members(group).tolist()) and given.labels.keys() >= set(members)
+        ]
+        return -max(whole)[1] if whole else None
 
     def _merge(self, group: int, to: int) -> Plan:
         if group == to:
@@ -130,7 +204,9 @@ class Planner:
     def _rows(self, rows: Sequence[int]) -> np.ndarray:
         chosen = np.unique(np.asarray(rows, dtype=np.int64))
         if len(chosen) and chosen[-1] >= len(self._target.names):
-            raise DataError(f"the target has {len(self._target.names)} images, and number {chosen[-1]} was asked for.")
+            raise DataError(
+                f"the target has {_images(len(self._target.names))}, and number {chosen[-1]} was asked for."
+            )
         return chosen
 
 
@@ -141,4 +217,4 @@ def _group_in(text: str) -> set[int]:
 
 
 def _images(count: int) -> str:
-    return "1 image" if count == 1 else f"{count} images"
+    return counted(count, "image")

@@ -12,15 +12,19 @@ from pathlib import Path
 import uvicorn
 from starlette.types import ASGIApp
 
+from uniot.annotations import FILE
 from uniot.errors import RunFolderError, SettingsError
 from uniot.labelling.app import create_app
 from uniot.labelling.desk import Desk
 from uniot.labelling.guard import Access, is_loopback
-from uniot.labelling.store import FILE, Store, only_one_page
+from uniot.labelling.publishing import Publisher
+from uniot.labelling.store import Store, only_one_page
 from uniot.labelling.target import Target
 from uniot.labelling.thumbnails import FILE as THUMBNAILS
 from uniot.labelling.thumbnails import Thumbnails
+from uniot.model_files import load_model
 from uniot.pictures import Pictures
+from uniot.words import counted
 
 _SECONDS_TO_END = 2
 
@@ -45,6 +49,7 @@ def serve(run: Path, *, host: str, port: int, allow_network: bool, on_ready: Cal
             "that is meant, or leave --host out; over ssh, `ssh -L` brings the page to you without it."
         )
     with ExitStack() as stack:
+        model = load_model(run)
         target = Target.open(run)
         stack.enter_context(only_one_page(run))
         store = stack.enter_context(closing(Store(run / FILE, target.digest)))
@@ -54,7 +59,9 @@ def serve(run: Path, *, host: str, port: int, allow_network: bool, on_ready: Cal
         listening = stack.enter_context(listen(host, port))
         port = listening.getsockname()[1]
         access = Access.new(host, port)
-        app = create_app(Desk(target, store), thumbnails, access)
+        desk = Desk(target, store)
+        stack.enter_context(Publisher(desk, model))
+        app = create_app(desk, thumbnails, access)
         server = make_server(app)
         on_ready(f"http://{_in_address(host)}:{port}/?token={access.token}")
         # Ctrl-C ends the server first and arrives here when that is done.
@@ -81,7 +88,8 @@ def _thumbnails(run: Path, target: Target) -> Thumbnails | None:
         return None
     if pictures.count("target") != len(target.names):
         raise RunFolderError(
-            f"{run} has {pictures.count('target')} pictures for {len(target.names)} samples: it mixes files of two "
+            f"{run} has {counted(pictures.count('target'), 'picture')} for {counted(len(target.names), 'sample')}: "
+            "it mixes files of two "
             "runs. Make the run again."
         )
     return Thumbnails(pictures, run / THUMBNAILS, target.digest)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from uniot.labelling.places import is_group
+from uniot.annotations.places import is_group
 
 
 class Standing(NamedTuple):
@@ -95,6 +95,10 @@ class Labels:
         """As the run left it."""
         return cls(place.copy(), np.zeros(len(place), dtype=bool), {}, int(place.max(initial=-1)) + 1)
 
+    def copy(self) -> Labels:
+        """The state as it is now, which later changes leave alone."""
+        return Labels(self.place.copy(), self.by_hand.copy(), dict(self.names), self.next_group)
+
     def members(self, place: int) -> np.ndarray:
         """Rows that stand in a place, in order."""
         return np.flatnonzero(self.place == place)
@@ -125,13 +129,13 @@ def rename(labels: Labels, group: int, name: str) -> Change:
 def move(labels: Labels, rows: Sequence[int] | np.ndarray, to: int) -> Change:
     """Puts samples into a place; those already put there by hand stay."""
     chosen = np.asarray(rows, dtype=np.int64)
-    return _change(labels, chosen, np.full(len(chosen), to), np.ones(len(chosen), dtype=bool))
+    return put(labels, chosen, np.full(len(chosen), to), np.ones(len(chosen), dtype=bool))
 
 
 def put_back(labels: Labels, rows: Sequence[int] | np.ndarray, start: np.ndarray) -> Change:
     """Puts samples where the run had them."""
     chosen = np.asarray(rows, dtype=np.int64)
-    return _change(labels, chosen, start[chosen], np.zeros(len(chosen), dtype=bool))
+    return put(labels, chosen, start[chosen], np.zeros(len(chosen), dtype=bool))
 
 
 def merge(labels: Labels, group: int, to: int) -> Change:
@@ -145,19 +149,19 @@ def merge(labels: Labels, group: int, to: int) -> Change:
     names = []
     if is_group(to) and not labels.names.get(to) and labels.names.get(group):
         names.append(Renaming(to, "", labels.names[group]))
-    return _change(labels, rows, np.full(len(rows), to), by_hand, names)
+    return put(labels, rows, np.full(len(rows), to), by_hand, names)
 
 
 def split(labels: Labels, rows: Sequence[int] | np.ndarray) -> Change:
     """Puts some samples of a group into a new one."""
     chosen = np.asarray(rows, dtype=np.int64)
-    return _change(labels, chosen, np.full(len(chosen), labels.next_group), labels.by_hand[chosen])
+    return put(labels, chosen, np.full(len(chosen), labels.next_group), labels.by_hand[chosen])
 
 
-def _change(
+def put(
     labels: Labels, rows: np.ndarray, place: np.ndarray, by_hand: np.ndarray, names: Iterable[Renaming] = ()
 ) -> Change:
-    """What has to change for these rows to stand there; groups that lose their last sample lose their name."""
+    """Puts each sample into a place of its own; groups that lose their last sample lose their name."""
     standings = np.stack([labels.place[rows], labels.by_hand[rows], place, by_hand], axis=1).astype(np.int64)
     moves = (standings[:, 0] != standings[:, 2]) | (standings[:, 1] != standings[:, 3])
     kinds, kind_of = np.unique(standings[moves], axis=0, return_inverse=True)

@@ -12,13 +12,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from uniot.annotations.file import FILE, FORMAT
 from uniot.errors import RunFolderError
 from uniot.labelling.state import Change, Labels
-from uniot.run_folder import lock_file
+from uniot.run_folder import lock_file, open_lock
 
-FILE = "labels.sqlite"
 _LOCK = ".labels.lock"
-_FORMAT = "uniot-labels-1"
 
 _TABLES = """
 CREATE TABLE about (key TEXT PRIMARY KEY, value TEXT NOT NULL);
@@ -59,6 +58,8 @@ class Store:
 
     def __init__(self, path: Path, digest: str) -> None:
         self._path = path
+        if path.is_symlink() or (path.exists() and not path.is_file()):
+            raise RunFolderError(f"{path} is a link or no regular file. Move it away to begin anew.")
         with self._explained():
             self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         try:
@@ -97,6 +98,8 @@ class Store:
         """Brings the labels of a run from its own answers to the state that was saved."""
         with self._explained():
             for row, place, by_hand in self._connection.execute("SELECT row, place, by_hand FROM samples"):
+                if not 0 <= row < len(labels.place):
+                    raise ValueError(f"it labels sample {row} of {len(labels.place)}")
                 labels.place[row], labels.by_hand[row] = place, bool(by_hand)
             for number, name in self._connection.execute("SELECT number, name FROM groups"):
                 labels.next_group = max(labels.next_group, number + 1)
@@ -147,15 +150,15 @@ class Store:
         with self._transaction():
             for statement in _statements(_TABLES):
                 self._connection.execute(statement)
-            about = {"format": _FORMAT, "run": digest}
+            about = {"format": FORMAT, "run": digest}
             self._connection.executemany("INSERT INTO about (key, value) VALUES (?, ?)", about.items())
 
     def _check(self, digest: str) -> None:
         with self._explained():
             about = dict(self._connection.execute("SELECT key, value FROM about"))
-        if about.get("format") != _FORMAT:
+        if about.get("format") != FORMAT:
             raise RunFolderError(
-                f"{self._path} has format {about.get('format')!r} and this version of uniot reads {_FORMAT!r}. Install "
+                f"{self._path} has format {about.get('format')!r} and this version of uniot reads {FORMAT!r}. Install "
                 "the version that wrote it, or move the file away to begin anew."
             )
         if about.get("run") != digest:
@@ -185,7 +188,7 @@ class Store:
                 f"{self._path} cannot be written ({error}), and nothing was changed. Check that the folder is yours "
                 "to write and that the disk has room, then do it again."
             ) from error
-        except (sqlite3.DatabaseError, ValueError) as error:
+        except (sqlite3.DatabaseError, OverflowError, TypeError, ValueError) as error:
             raise RunFolderError(
                 f"{self._path} is damaged ({error}). Move it away to begin anew; labels.csv, where it was exported, is "
                 "a file of its own and can still be read."
@@ -196,7 +199,7 @@ class Store:
 def only_one_page(run: Path) -> Iterator[None]:
     """Keeps a second labelling page from the same run; the system lets go of the lock when a process dies."""
     try:
-        lock = (run / _LOCK).open("w")
+        lock = open_lock(run / _LOCK)
     except OSError as error:
         raise RunFolderError(
             f"{run} cannot be written ({error.strerror}). Labels are kept in it: copy it to a place that is yours."

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-import unicodedata
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from uniot.annotations.annotations import class_named, composed
+from uniot.annotations.file import run_digest, start_places
 from uniot.answers import read_answers
 from uniot.data.text import as_utf8
 from uniot.discovery import LabelledFeatures
 from uniot.errors import RunFolderError
-from uniot.labelling.places import class_place
+from uniot.model import AdaptedModel
 from uniot.model_files import load_model
-from uniot.prediction import Prediction
+from uniot.words import counted
 
 Stamp = tuple[int, int, int]
 
@@ -33,10 +32,11 @@ class Target:
         unknown: what the run calls samples of no class.
         start: the place that the run gave each sample, (n,).
         nearest: index of the nearest source class, (n,).
-        confidence: from 0 to 1, at least one half iff known, (n,).
+        confidence: probability of the answer of the run, of a class or of being unknown, (n,).
         features: (n, d), unit rows.
         prototypes: of the classes, (c, d), unit rows.
         class_faces: a typical source sample of each class, -1 where there is none, (c,).
+        n_groups: private groups that the run found.
         digest: of everything that a label refers to; another run has another.
         stamp: of the model's file when it was read.
     """
@@ -51,6 +51,7 @@ class Target:
     features: NDArray[np.float32]
     prototypes: NDArray[np.float32]
     class_faces: NDArray[np.int64]
+    n_groups: int
     digest: str
     stamp: Stamp | None
 
@@ -61,10 +62,14 @@ class Target:
         model = load_model(run)
         if not len(model.target):
             raise RunFolderError(f"{run} has no target of its own, so there is nothing to label. Adapt to one first.")
-        names = _sample_names(run, len(model.target))
+        return cls.of(model, run, _sample_names(run, len(model.target)), stamp)
+
+    @classmethod
+    def of(cls, model: AdaptedModel, run: Path, names: list[str], stamp: Stamp | None) -> Target:
+        """Makes it from what a run ended with."""
         prototypes = model.class_centres
         classes = [as_utf8(str(name)) for name in model.classes.tolist()]
-        start = _places(model.target, model.groups.n_groups)
+        start = start_places(model.target, model.groups.n_groups)
         return cls(
             run=run,
             names=names,
@@ -76,7 +81,8 @@ class Target:
             features=model.target_features,
             prototypes=prototypes,
             class_faces=_class_faces(model.source, prototypes),
-            digest=_digest(model.fingerprint, names, classes, start),
+            n_groups=model.groups.n_groups,
+            digest=run_digest(model.fingerprint, names, classes, start),
             stamp=stamp,
         )
 
@@ -90,18 +96,11 @@ class Target:
 
     def class_named(self, name: str) -> int | None:
         """Index of the source class that a name means, however its letters are composed; None where it means none."""
-        if name in self.classes:
-            return self.classes.index(name)
-        composed = [_composed(label) for label in self.classes]
-        return composed.index(name) if name in composed else None
+        return class_named(name, self.classes)
 
     def is_unknown(self, name: str) -> bool:
         """Whether a name is what the run calls samples of no class."""
-        return name == _composed(self.unknown)
-
-
-def _composed(text: str) -> str:
-    return unicodedata.normalize("NFC", text.strip())
+        return name == composed(self.unknown)
 
 
 def _stamp(run: Path) -> Stamp | None:
@@ -118,7 +117,8 @@ def _sample_names(run: Path, n_samples: int) -> list[str]:
     names = read_answers(path).names
     if len(names) != n_samples:
         raise RunFolderError(
-            f"{path} has {len(names)} lines and the model answers for {n_samples} samples. Make the run again."
+            f"{path} has {len(names)} lines and the model answers for {counted(n_samples, 'sample')}. Make the run "
+            "again."
         )
     if len(set(names)) < len(names):
         twice = next(name for number, name in enumerate(names) if name in names[:number])
@@ -129,20 +129,9 @@ def _sample_names(run: Path, n_samples: int) -> list[str]:
     return names
 
 
-def _places(answers: Prediction, n_groups: int) -> NDArray[np.int64]:
-    """Where the run puts each sample; what is unknown and in no group makes a group of its own, the last one."""
-    groups = np.where(answers.group < 0, n_groups, answers.group)
-    return np.asarray(np.where(answers.known, class_place(0) - answers.nearest, groups), dtype=np.int64)
-
-
 def _class_faces(source: LabelledFeatures, prototypes: np.ndarray) -> NDArray[np.int64]:
     nearness = (source.features * prototypes[source.classes]).sum(axis=1)
     faces = np.full(len(prototypes), -1, dtype=np.int64)
     farthest_first = np.argsort(nearness, kind="stable")
     faces[source.classes[farthest_first]] = source.rows[farthest_first]
     return faces
-
-
-def _digest(fingerprint: str, names: list[str], classes: list[str], start: np.ndarray) -> str:
-    described = json.dumps([fingerprint, names, classes, start.tolist()])
-    return hashlib.sha256(described.encode()).hexdigest()

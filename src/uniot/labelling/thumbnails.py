@@ -94,6 +94,8 @@ class Thumbnails:
 
 
 def _opened(path: Path, digest: str) -> sqlite3.Connection | None:
+    if path.is_symlink():
+        return None  # somebody else may have made the folder, and the link may lead to any database
     for _ in range(2):
         cache = None
         try:

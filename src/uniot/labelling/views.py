@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from uniot.annotations.places import DISCARDED, as_text, class_place, is_class, is_group
 from uniot.labelling.desk import Desk, Step
 from uniot.labelling.geometry import Order
-from uniot.labelling.places import DISCARDED, as_text, class_place, is_class, is_group
 
 PAGE_SIZE = 60
 
@@ -42,6 +42,7 @@ def overview(desk: Desk) -> dict[str, Any]:
                 "images_decided": n_decided,
                 "images": n_decided + n_open,
             },
+            "problem": desk.problem,
             "undo": _step(desk.to_undo),
             "redo": _step(desk.to_redo),
         }
@@ -67,6 +68,16 @@ def gallery(desk: Desk, text: str, page: int, order: Order) -> dict[str, Any]:
         }
 
 
+def queue(desk: Desk, count: int) -> dict[str, Any]:
+    """The samples to label next, with how many others each is expected to settle and what each may be."""
+    with desk.at_rest():
+        following = desk.spreader.queue(count)
+        return {
+            "revision": desk.revision,
+            "samples": [_sample(desk, one.row) | {"settles": round(one.settles)} for one in following],
+        }
+
+
 def _group(desk: Desk, place: int, size: int) -> dict[str, Any]:
     name = desk.labels.names.get(place, "")
     known = desk.target.class_named(name) if name else None
@@ -87,6 +98,7 @@ def _sample(desk: Desk, row: int) -> dict[str, Any]:
         "name": desk.target.names[row],
         "by_hand": bool(desk.labels.by_hand[row]),
         "nearest": desk.target.classes[int(desk.target.nearest[row])],
+        "known": is_class(start),
         "confidence": round(float(desk.target.confidence[row]), 3),
         "start": desk.target.classes[class_place(0) - start] if is_class(start) else f"group {start}",
     }

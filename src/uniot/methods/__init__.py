@@ -2,7 +2,7 @@
 
 from uniot.methods.decision import Decision
 from uniot.methods.method import Batch, Losses, Method, MethodInfo, MethodOptions
-from uniot.methods.registry import METHODS, create_method, method_info, register
+from uniot.methods.registry import METHODS, check_method, create_method, method_info, register
 from uniot.methods.uniot import UniOTMethod
 from uniot.methods.uniot_universal import UniversalMethod
 
@@ -16,6 +16,7 @@ __all__ = [
     "MethodOptions",
     "UniOTMethod",
     "UniversalMethod",
+    "check_method",
     "create_method",
     "method_info",
     "register",

@@ -7,7 +7,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from uniot.calibration import Calibration
 from uniot.threshold import Threshold
+
+# Nothing is certain; keeps the odds finite.
+_LEAST_PROBABILITY = 1e-6
 
 
 @dataclass(frozen=True)
@@ -15,8 +19,8 @@ class Decision:
     """Answers for some samples.
 
     Attributes:
-        shares: (n, c), float64, what speaks for each class, in units of what it takes to be known: where a sample is
-            known, its largest share is at least one, but for rounding.
+        shares: (n, c), float64, odds of being known that speak for each class, in units of what it takes to be known:
+            where a sample is known, its largest share is at least one, but for rounding.
         known: (n,), bool.
     """
 
@@ -25,18 +29,21 @@ class Decision:
 
     @classmethod
     def of(cls, probabilities: Tensor, score: Tensor, border: float) -> Decision:
-        """Of class probabilities and a score that is compared with a border: known where it is not below.
+        """Return the decision by class probabilities and a score: known where the score is not below a threshold.
+
+        The probability of being known is linear in the score on each side: 0 at 0, one half at the threshold, 1 at 1.
 
         Args:
             probabilities: (n, c).
             score: (n,), between 0 and 1.
-            border: strictly between 0 and 1.
+            border: the threshold, strictly between 0 and 1.
         """
         score, shares = score.double().clamp(0, 1), probabilities.double()
         known = score >= border
-        # From 0 to 1 below the border and beyond one above it, without a jump.
-        strength = torch.where(known, 1 + (score - border) / (1 - border), score / border)
-        return cls(shares / shares.max(dim=1, keepdim=True).values.clamp_min(1e-300) * strength[:, None], known)
+        of_unknown = torch.where(known, (1 - score) / (1 - border), 2 - score / border) / 2
+        # At the threshold both sides are exactly one half, and the odds exactly 1.
+        odds = (1 - of_unknown) / of_unknown.clamp_min(_LEAST_PROBABILITY)
+        return cls(shares / shares.max(dim=1, keepdim=True).values.clamp_min(1e-300) * odds[:, None], known)
 
     def by_threshold(self, threshold: Threshold | None) -> Decision:
         """Return the decision by another threshold on the largest share, which becomes 1; by the rule's own if None."""
@@ -57,17 +64,16 @@ class Decision:
         return self.shares.argmax(dim=1)
 
     @property
-    def confidence(self) -> Tensor:
-        """From 0 to 1, (n,); one half where the largest share is just enough."""
+    def known_score(self) -> Tensor:
+        """From 0 to 1 what speaks for being known, (n,); one half where the largest share is just enough."""
         largest = self.shares.max(dim=1).values
         return largest / (1 + largest)
 
-    def probabilities(self) -> Tensor:
-        """(n, c + 1): the classes, then unknown, which counts as much as a share that is just enough."""
-        row, nearest = torch.arange(len(self.shares)), self.nearest
-        largest = self.shares[row, nearest]
-        weights = self.shares.clone()
-        # A known sample on the border may lie a rounding below it; its class must not lose to unknown by that.
-        weights[row, nearest] = torch.where(self.known, largest.clamp_min(1), largest.clamp_max(1 - 1e-9))
-        weights = torch.cat([weights, torch.ones(len(weights), 1, dtype=weights.dtype)], dim=1)
-        return weights / weights.sum(dim=1, keepdim=True)
+    def confidence(self, calibration: Calibration) -> Tensor:
+        """Probability of each answer, (n,): of the class if known, else of being unknown."""
+        of_class = calibration.class_probabilities(self.shares).max(dim=1).values
+        return calibration.confidence(self.shares.max(dim=1).values, of_class, self.known)
+
+    def probabilities(self, calibration: Calibration) -> Tensor:
+        """(n, c + 1): the classes, then unknown; the largest is the answer's, and its confidence."""
+        return calibration.probabilities(self.shares, self.known)

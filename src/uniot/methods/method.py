@@ -212,6 +212,8 @@ class MethodInfo:
         options: its own hyper-parameters.
         learning_rate: published, for new layers; the backbone has a tenth of it.
         is_closed_form: whether nothing is trained where the embeddings are given.
+        variant_of: name of the method that it changes one part of, to see what that part does; None for a method of its
+            own.
         is_reconstruction: whether it was rebuilt from a paper's words alone, for want of public code.
     """
 
@@ -223,6 +225,7 @@ class MethodInfo:
     options: type[MethodOptions] = MethodOptions
     learning_rate: float = 0.01
     is_closed_form: bool = False
+    variant_of: str | None = None
     is_reconstruction: bool = False
 
 

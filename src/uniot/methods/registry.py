@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from difflib import get_close_matches
+
 from torch import nn
 
 from uniot.errors import SettingsError
@@ -61,8 +63,23 @@ def register(info: MethodInfo) -> None:
 def method_info(name: str) -> MethodInfo:
     """What is known of a method."""
     if name not in METHODS:
-        raise SettingsError(f"there is no method called {name!r}. Known are {', '.join(METHODS)}.")
+        alike = get_close_matches(name, METHODS, n=1)
+        meant = f" Did you mean {alike[0]!r}?" if alike else ""
+        known = [other for other, info in METHODS.items() if info.variant_of is None]
+        raise SettingsError(
+            f"there is no method called {name!r}.{meant} Known are {', '.join(known)}, and variants of these: see "
+            "`uniot methods --all`."
+        )
     return METHODS[name]
+
+
+def check_method(settings: Settings) -> None:
+    """Refuse a method or an option of a method that does not exist, before any work.
+
+    Raises:
+        SettingsError: which one, and what there is instead.
+    """
+    method_info(settings.method).options.checked(**settings.method_options)
 
 
 def create_method(settings: Settings, in_features: int, n_classes: int, backbone: nn.Module | None = None) -> Method:

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+from pydantic import Field
 from torch import Tensor, nn
 
 from uniot.errors import SettingsError
@@ -20,11 +21,24 @@ from uniot.losses import common_class_loss, private_class_loss
 from uniot.methods.decision import Decision
 from uniot.methods.method import Batch, FeaturesAsTheyAre, Losses, MethodInfo, MethodOptions, unchanged
 from uniot.networks import FeatureQueue, ProjectionHead, Prototypes, nearest_neighbours
-from uniot.settings import Settings
+from uniot.settings import CheckedSettings, Settings
+from uniot.stored_tensors import StoredTensors
 from uniot.transport import Shards, UnbalancedPotential, balanced_plan, filled_potential
 
 # The final rule decides thousands of samples at once, some of them close to the border.
 _RULE_TOLERANCE = 1e-9
+
+
+class _SolvedNumbers(CheckedSettings):
+    """The numbers of a solved transport, as a run folder keeps them."""
+
+    total_mass: float = Field(gt=0, allow_inf_nan=False, description="Of the plan before it is divided by it.")
+    n_rows: int = Field(ge=1, lt=2**53, description="Rows of the problem.")
+    epsilon: float = Field(gt=0, allow_inf_nan=False, description="Weight of the entropy.")
+    marginal_penalty: float = Field(gt=0, allow_inf_nan=False, description="Penalty on the marginals.")
+    tolerance: float = Field(ge=0, le=1, description="Accuracy of the solution.")
+    converged: bool = Field(description="Whether the solver reached the tolerance.")
+    passes: int = Field(ge=0, lt=2**53, description="Passes over the rows.")
 
 
 class UniOTMethod(FeaturesAsTheyAre, nn.Module):
@@ -160,8 +174,12 @@ class UniOTMethod(FeaturesAsTheyAre, nn.Module):
 
     def load_rule_state(self, tensors: Mapping[str, Tensor], about: Mapping[str, Any]) -> None:
         """Takes back the solved transport."""
-        values: dict[str, Any] = {**tensors, **about}
-        self.solved = UnbalancedPotential(**values)
+        stored, n_classes = StoredTensors("the rule of the run", tensors), len(self.class_mass)
+        self.solved = UnbalancedPotential(
+            class_potential=stored.take("class_potential", (n_classes,), torch.float64),
+            class_confidence=stored.take("class_confidence", (n_classes,), torch.float64),
+            **_SolvedNumbers.checked(**about).model_dump(),
+        )
 
     @torch.no_grad()
     def forget_samples(self) -> None:

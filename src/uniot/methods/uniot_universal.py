@@ -21,6 +21,7 @@ from uniot.methods.decision import Decision
 from uniot.methods.method import Batch, Losses, MethodInfo, MethodOptions, unchanged
 from uniot.methods.uniot import UniOTMethod
 from uniot.settings import Settings
+from uniot.stored_tensors import StoredTensors
 from uniot.transport import Shards
 from uniot.universal import (
     ClassSums,
@@ -32,6 +33,10 @@ from uniot.universal import (
     fit_landmarks,
     fit_metric,
     fit_rejection,
+    stored_landmarks,
+    stored_metric,
+    stored_neighbours,
+    stored_rejection,
     target_statistics,
 )
 
@@ -95,7 +100,8 @@ class UniversalMethod(nn.Module):
             backbone: from inputs to embeddings, which is trained; nothing for embeddings.
         """
         super().__init__()
-        self.n_classes, self.settings, self.options = n_classes, settings, options
+        self.in_features, self.n_classes = in_features, n_classes
+        self.settings, self.options = settings, options
         self.trainer = None if backbone is None else UniOTMethod(in_features, n_classes, settings, backbone)
         self._given = nn.Identity()
 
@@ -265,18 +271,15 @@ class UniversalMethod(nn.Module):
                 "this run was made by an earlier version of uniot, whose rule for unknown samples has been replaced. "
                 "Run `uniot adapt` again on the same data."
             )
-        self.metric = Metric(**{part.name: tensors[part.name] for part in fields(Metric)})
-        self.rejections = {
-            kind: Rejection(**{part.name: tensors[f"rejection_{kind}_{part.name}"] for part in fields(Rejection)})
-            for kind in (_OF_SOURCE, _OF_TARGET)
-            if f"rejection_{kind}_scalars" in tensors
-        }
-        self.neighbours, self.landmarks = None, None
-        if "target" in tensors:
-            known = tensors["neighbourhoods"].long()
-            self.neighbours = Neighbours(tensors["target"].float(), known.shape[1] - 1, known)
-        if "landmark_keys" in tensors:
-            self.landmarks = Landmarks(**{part.name: tensors[f"landmark_{part.name}"] for part in fields(Landmarks)})
+        stored = StoredTensors("the rule of the run", tensors)
+        self.metric = stored_metric(stored, self.in_features, self.n_classes)
+        self.rejections = {}
+        width, n_from_target = self.metric.basis.shape[1], int(self.metric.from_target.sum())
+        for kind, n_classes in ((_OF_SOURCE, self.n_classes - n_from_target), (_OF_TARGET, n_from_target)):
+            if n_classes:
+                self.rejections[kind] = stored_rejection(stored.below(f"rejection_{kind}_"), n_classes, width)
+        self.neighbours = stored_neighbours(stored, width) if "target" in tensors else None
+        self.landmarks = stored_landmarks(stored.below("landmark_"), width) if "landmark_keys" in tensors else None
 
     def forget_samples(self) -> None:
         """Removes the target. From then on a sample is compared with the landmarks, and the rule stays."""

@@ -32,6 +32,7 @@ def _without(part: str, what: str, options: type[UniversalOptions]) -> MethodInf
         name=f"{INFO.name}-without-{part}",
         title=f"{INFO.title} without {what}",
         rule="as UniOT universal",
+        variant_of=INFO.name,
         options=options,
     )
 

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from uniot.errors import SettingsError
 from uniot.losses.private_class import code_loss, swapped_code_loss
 from uniot.methods.method import Batch, MethodInfo, MethodOptions
-from uniot.methods.uniot import UniOTMethod
+from uniot.methods.uniot import INFO, UniOTMethod
 from uniot.settings import Settings
 from uniot.transport import Shards, UnbalancedPotential, balanced_plan, unbalanced_potential
 
@@ -166,6 +166,7 @@ def _info(name: str, title: str, what: str, kind: type[UniOTMethod]) -> MethodIn
         title=title,
         source=f"Chang et al., NeurIPS 2022, ablation: {what}",
         rule="as UniOT",
+        variant_of=INFO.name,
         build=build,
         options=ViewOptions if issubclass(kind, _WithViews) else MethodOptions,
     )

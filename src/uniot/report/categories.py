@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from uniot.data.text import as_utf8
 from uniot.model import AdaptedModel
 
 
@@ -20,7 +21,7 @@ class Category:
         known: whether it is a source class.
         index: of the source class or private group; -1 for unknown samples that were not grouped.
         members: rows of the target, the surest first, (m,).
-        confidence: that each of them belongs here, (m,).
+        confidence: of the answer if the category is known, in the group if not, (m,).
         centre: unit vector that typical members are near, (d,).
     """
 
@@ -31,6 +32,11 @@ class Category:
     members: np.ndarray
     confidence: np.ndarray
     centre: np.ndarray
+
+    @property
+    def confidence_word(self) -> str:
+        """What the confidence is of: the answer, or the group of an unknown sample."""
+        return "confidence" if self.known else "group confidence"
 
     @property
     def mean_confidence(self) -> float:
@@ -53,10 +59,13 @@ def _classes(model: AdaptedModel, names: Sequence[str]) -> Iterator[Category]:
 def _groups(model: AdaptedModel) -> Iterator[Category]:
     answers = model.target
     for index, members in _split(answers.group, ~answers.known):
+        centre = model.target_features[members].mean(axis=0)
         if index >= 0:
-            key, name, centre = f"group-{index:03d}", f"Group {index}", model.groups.centres[index]
+            key, name = f"group-{index:03d}", as_utf8(model.group_names.get(index, f"Group {index}"))
+            if model.annotations is None:
+                centre = model.groups.centres[index]
         else:
-            key, name, centre = "ungrouped", "Unknown, not grouped", model.target_features[members].mean(axis=0)
+            key, name = "ungrouped", "Unknown, not grouped"
         yield _category(key, name, False, index, members, answers.group_confidence, centre)
 
 

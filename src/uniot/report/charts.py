@@ -15,7 +15,7 @@ from uniot.report.packages import needed
 
 ABSENT_COLOUR = "#9aa3ad"
 MATRIX_HEIGHT = 750
-_ABOVE_MATRIX, _BELOW_MATRIX, _HEAD = 170, 10, 34
+_MOST_ABOVE, _BELOW_MATRIX, _HEAD = 170, 10, 34
 _MOST_PLACES, _MOST_BANDS, _FEW_POINTS = 40, 100, 3000
 _LONGEST_NAME = 24
 
@@ -50,7 +50,7 @@ class Scale:
 SIMILARITY, MASS = Scale("cosine", 0.0), Scale("mass / mean mass of a row", 0.0)
 
 
-def map_chart(drawn: SampleMap, class_names: list[str]) -> Any:
+def map_chart(drawn: SampleMap) -> Any:
     """Points by kind; the custom data of each is its number on the map."""
     palette = np.array([*distinct_colours(len(drawn.categories)), ABSENT_COLOUR])
     scale = 1.0 if len(drawn.rows) <= _FEW_POINTS else 0.75
@@ -72,17 +72,6 @@ def map_chart(drawn: SampleMap, class_names: list[str]) -> Any:
             hoverinfo="none",
             meta=key,
         )
-    places = drawn.places(class_names, _MOST_PLACES)
-    chart.add_scatter(
-        x=[place.x for place in places],
-        y=[place.y for place in places],
-        text=[plain(place.name) for place in places],
-        customdata=[place.absent for place in places],
-        mode="text",
-        textposition="top center",
-        hoverinfo="skip",
-        meta="names",
-    )
     hidden = {"visible": False, "range": [-1.08, 1.08]}
     chart.update_layout(
         xaxis=hidden,
@@ -92,6 +81,12 @@ def map_chart(drawn: SampleMap, class_names: list[str]) -> Any:
         hovermode="closest",
     )
     return chart
+
+
+def map_names(drawn: SampleMap, class_names: list[str]) -> list[tuple[float, float, str, int]]:
+    """Return the names on the map: where what they name lies, the name, and whether it is an absent class."""
+    places = drawn.places(class_names, _MOST_PLACES)
+    return [(round(place.x, 4), round(place.y, 4), shortened(place.name), int(place.absent)) for place in places]
 
 
 def map_kinds(drawn: SampleMap) -> list[dict[str, Any]]:
@@ -106,6 +101,9 @@ def map_kinds(drawn: SampleMap) -> list[dict[str, Any]]:
 def matrix_chart(matrices: Matrices, values: np.ndarray, scale: Scale, class_names: list[str], heads: list[str]) -> Any:
     """A heat map; `heads` are pictures of the classes, as data URIs, or none at all."""
     names = [plain(class_names[index]) for index in matrices.classes.tolist()]
+    # Slanted names need about six pixels of height per letter.
+    above = min(_MOST_ABOVE, 24 + (_HEAD if heads else 0) + 6 * max(map(len, names)))
+    height = MATRIX_HEIGHT - above - _BELOW_MATRIX
     chart = _empty_chart()
     chart.add_heatmap(
         z=np.round(values, 3).astype(np.float32),
@@ -115,7 +113,7 @@ def matrix_chart(matrices: Matrices, values: np.ndarray, scale: Scale, class_nam
         hoverinfo="none",
     )
     # A name needs this many rows to stand beside, or it would cover its neighbours.
-    least = 13 * len(matrices.rows) / (MATRIX_HEIGHT - _ABOVE_MATRIX - _BELOW_MATRIX)
+    least = 13 * len(matrices.rows) / height
     named = [band for band in matrices.bands if band.stop - band.start >= least]
     chart.update_layout(
         xaxis={
@@ -150,12 +148,12 @@ def matrix_chart(matrices: Matrices, values: np.ndarray, scale: Scale, class_nam
                 "y": 1.004,
                 "yref": "paper",
                 "yanchor": "bottom",
-                "sizey": _HEAD / (MATRIX_HEIGHT - _ABOVE_MATRIX - _BELOW_MATRIX),
+                "sizey": _HEAD / height,
             }
             for column, uri in enumerate(heads)
             if uri
         ],
-        margin={"l": 110, "r": 10, "t": _ABOVE_MATRIX, "b": _BELOW_MATRIX},
+        margin={"l": 110, "r": 10, "t": above, "b": _BELOW_MATRIX},
     )
     return chart
 
@@ -203,7 +201,7 @@ def confidence_chart(counts: ConfidenceCounts) -> Any:
     chart.update_layout(
         barmode="stack",
         bargap=0.08,
-        xaxis={"title": {"text": "confidence in the nearest class"}, "range": [0, 1]},
+        xaxis={"title": {"text": "score for being known"}, "range": [0, 1]},
         yaxis={"title": {"text": "samples of the target"}, "rangemode": "tozero"},
         legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0, "traceorder": "normal"},
         margin={"l": 60, "r": 10, "t": 40, "b": 50},
@@ -213,8 +211,12 @@ def confidence_chart(counts: ConfidenceCounts) -> Any:
 
 def plain(name: str) -> str:
     """A name as plotly shows it: shortened, and free of the tags that plotly would obey."""
-    short = name if len(name) <= _LONGEST_NAME else name[: _LONGEST_NAME - 1] + "…"
-    return short.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return shortened(name).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def shortened(name: str) -> str:
+    """Return a name that leaves room for others."""
+    return name if len(name) <= _LONGEST_NAME else name[: _LONGEST_NAME - 1] + "…"
 
 
 def _empty_chart() -> Any:

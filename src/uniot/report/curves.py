@@ -49,7 +49,7 @@ class ClassMass:
 
 @dataclass(frozen=True)
 class ConfidenceCounts:
-    """How many samples of the target have how much confidence, by known and unknown.
+    """How many samples of the target have which known score, by known and unknown.
 
     Attributes:
         edges: of the bins, (b + 1,).
@@ -92,7 +92,7 @@ def confidence_counts(run: FinishedRun) -> ConfidenceCounts:
     answers = run.answers
     edges = np.linspace(0, 1, _BINS + 1)
     # A known sample on the border may lie a rounding below it.
-    bins = np.clip((answers.confidence * _BINS).astype(np.int64), 0, _BINS - 1)
+    bins = np.clip((answers.known_score * _BINS).astype(np.int64), 0, _BINS - 1)
     bins = np.where(answers.known, np.maximum(bins, _BINS // 2), np.minimum(bins, _BINS // 2 - 1))
     known = np.bincount(bins[answers.known], minlength=_BINS)
     return ConfidenceCounts(edges, known, np.bincount(bins[~answers.known], minlength=_BINS))

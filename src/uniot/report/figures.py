@@ -101,7 +101,7 @@ def _draw_gallery(run: FinishedRun, gallery: Gallery, figure: Any) -> None:
     category = gallery.category
     figure.suptitle(
         f"{_short(category.name)}: {len(category.members)} {run.noun(len(category.members))}, "
-        f"mean confidence {category.mean_confidence:.2f}"
+        f"mean {category.confidence_word} {category.mean_confidence:.2f}"
     )
     kinds = {title: rows for title, rows in (("typical", gallery.typical), ("doubtful", gallery.doubtful)) if len(rows)}
     heights = [-(-len(rows) // _COLUMNS) for rows in kinds.values()]
@@ -173,7 +173,7 @@ def _draw_confidence(counts: curves.ConfidenceCounts, figure: Any) -> None:
     axes.bar(counts.edges[:-1], counts.unknown, widths, align="edge", color=_UNKNOWN, label="unknown")
     axes.bar(counts.edges[:-1], counts.known, widths, align="edge", color=_KNOWN, label="known")
     axes.axvline(0.5, color="black", linewidth=0.8, linestyle="--")
-    axes.set(xlabel="confidence in the nearest class", ylabel="samples", xlim=(0, 1))
+    axes.set(xlabel="score for being known", ylabel="samples", xlim=(0, 1))
     figure.legend(loc="outside upper center", ncols=2)
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -15,10 +14,12 @@ from uniot.answers import read_answers
 from uniot.data.text import as_utf8
 from uniot.errors import RunFolderError
 from uniot.model import AdaptedModel
-from uniot.model_files import load_model
+from uniot.model_files import load_annotated
 from uniot.pictures import Pictures
 from uniot.prediction import Prediction
 from uniot.report.categories import Category, find_categories
+from uniot.untrusted import MOST_SETTINGS_BYTES, parse_json, read_bounded
+from uniot.words import counted, plural
 
 
 @dataclass(frozen=True)
@@ -40,13 +41,15 @@ class FinishedRun:
     metrics: Mapping[str, Any] | None
 
     @classmethod
-    def open(cls, folder: Path) -> FinishedRun:
-        """Reads a run.
+    def open(cls, folder: Path, private_prior: float | None = None, prefer: str | None = None) -> FinishedRun:
+        """Reads a run with what people decided about it; with the answers of another preference if one is given.
+
+        Scores do not hold for another preference and are left out then.
 
         Raises:
             RunFolderError: the folder holds no finished run, or one without a target, or files of several runs.
         """
-        model = load_model(folder)
+        model = load_annotated(folder, private_prior, prefer)
         if not len(model.target):
             raise RunFolderError(
                 f"{folder} has no target: the run was shared without it. Make the report where the run was made."
@@ -56,16 +59,11 @@ class FinishedRun:
         for what, count in (("predictions.csv", len(names)), ("the pictures", _count(pictures))):
             if count not in (None, len(model.target)):
                 raise RunFolderError(
-                    f"{folder} mixes files of two runs: the model knows {len(model.target)} samples of the target, "
-                    f"{what} {count}. Make the run again."
+                    f"{folder} mixes files of two runs: the model knows {counted(len(model.target), 'sample')} of the "
+                    f"target, {what} {count}. Make the run again."
                 )
-        return cls(folder, model, names, pictures, _read_metrics(folder / "metrics.json"))
-
-    def with_preference(self, private_prior: float | None, prefer: str | None) -> FinishedRun:
-        """Return the run with the answers of another preference; its scores do not hold for them and are left out."""
-        if private_prior is None and prefer is None:
-            return self
-        return replace(self, model=self.model.with_preference(private_prior, prefer), metrics=None)
+        is_own_threshold = private_prior is None and prefer is None
+        return cls(folder, model, names, pictures, _read_metrics(folder / "metrics.json") if is_own_threshold else None)
 
     @property
     def answers(self) -> Prediction:
@@ -88,6 +86,14 @@ class FinishedRun:
         return find_categories(self.model, self.class_names)
 
     @cached_property
+    def category_of_row(self) -> np.ndarray:
+        """Index into `categories` of each sample of the target, (n,)."""
+        found = np.full(len(self.answers), -1)
+        for index, category in enumerate(self.categories):
+            found[category.members] = index
+        return found
+
+    @cached_property
     def class_sizes(self) -> np.ndarray:
         """Samples of the target that each source class was given, (c,)."""
         known = self.answers.nearest[self.answers.known]
@@ -105,7 +111,7 @@ class FinishedRun:
     def noun(self, count: int) -> str:
         """What a sample is called, for as many as there are."""
         word = "photo" if self.model.reader is not None else "picture" if self.pictures is not None else "sample"
-        return word if count == 1 else f"{word}s"
+        return plural(count, word)
 
 
 def _count(pictures: Pictures | None) -> int | None:
@@ -116,7 +122,7 @@ def _read_metrics(path: Path) -> Mapping[str, Any] | None:
     if not path.is_file():
         return None
     try:
-        metrics = json.loads(path.read_text(encoding="utf-8"))
+        metrics = parse_json(read_bounded(path, MOST_SETTINGS_BYTES))
     except (OSError, ValueError) as error:
         raise RunFolderError(f"{path} cannot be read ({error}). Remove it, or run `uniot evaluate` again.") from None
     if not isinstance(metrics, dict):

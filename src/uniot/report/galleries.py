@@ -12,6 +12,7 @@ from uniot.report.finished_run import FinishedRun
 
 TYPICAL, DOUBTFUL = 16, 8
 _MOST_OF_A_KIND = 30
+_NEAREST = 3
 
 
 @dataclass(frozen=True)
@@ -23,12 +24,15 @@ class Gallery:
         typical: nearest to the centre, the nearest first.
         doubtful: the least sure, the least sure first; none that is typical.
         source_row: of a source class, the labelled sample nearest to its prototype; None elsewhere.
+        nearest_classes: of a group, the source classes that its members are most similar to, as index and mean
+            cosine, the most similar first; none elsewhere.
     """
 
     category: Category
     typical: np.ndarray
     doubtful: np.ndarray
     source_row: int | None
+    nearest_classes: tuple[tuple[int, float], ...]
 
 
 @dataclass(frozen=True)
@@ -47,12 +51,26 @@ class Galleries:
 def make_galleries(run: FinishedRun, *, known: bool) -> Galleries:
     """Galleries of source classes, or of private groups. Paper: Fig. S5 and S6."""
     categories = [category for category in run.categories if category.known == known]
-    shown = [_gallery(run, category) for category in categories[:_MOST_OF_A_KIND]]
+    centres = run.model.class_centres
+    shown = [_gallery(run, category, centres) for category in categories[:_MOST_OF_A_KIND]]
     return Galleries(shown, categories[_MOST_OF_A_KIND:])
 
 
-def _gallery(run: FinishedRun, category: Category) -> Gallery:
-    nearness = run.model.target_features[category.members] @ category.centre
-    chosen = exemplars(category.members, nearness, category.confidence, TYPICAL)
+def _gallery(run: FinishedRun, category: Category, class_centres: np.ndarray) -> Gallery:
+    features = run.model.target_features[category.members]
+    chosen = exemplars(category.members, features @ category.centre, category.confidence, TYPICAL)
     source_row = run.nearest_source_rows.get(category.index) if category.known else None
-    return Gallery(category, chosen.typical, chosen.doubtful[:DOUBTFUL], source_row)
+    nearest = () if category.known else nearest_classes(features, class_centres)
+    return Gallery(category, chosen.typical, chosen.doubtful[:DOUBTFUL], source_row, nearest)
+
+
+def nearest_classes(features: np.ndarray, class_centres: np.ndarray) -> tuple[tuple[int, float], ...]:
+    """Return the classes that samples are most similar to on average, with their mean cosine.
+
+    Args:
+        features: unit rows, (m, d).
+        class_centres: unit rows, (c, d).
+    """
+    similarity = class_centres @ features.mean(axis=0)
+    nearest = np.argsort(-similarity, kind="stable")[:_NEAREST]
+    return tuple((int(index), float(similarity[index])) for index in nearest)

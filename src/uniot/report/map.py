@@ -88,9 +88,7 @@ def make_map(run: FinishedRun, most: int = _MOST_POINTS) -> SampleMap:
     Paper: Fig. S2, which shows true classes; this shows what was found.
     """
     model = run.model
-    of_row = np.full(len(run.answers), -1)
-    for index, category in enumerate(run.categories):
-        of_row[category.members] = index
+    of_row = run.category_of_row
     of_class = np.full(len(run.class_names), -1)
     for index, category in enumerate(run.categories):
         if category.known:

@@ -15,12 +15,28 @@ from uniot.report.finished_run import FinishedRun
 from uniot.report.map import SampleMap
 from uniot.report.packages import needed
 
+# The page's own scripts in their order, each in an element of its own: what fails in one does not stop the others.
+_SCRIPTS = (
+    "page",
+    "charts",
+    "about",
+    "filters",
+    "map",
+    "names",
+    "selection",
+    "matrices",
+    "enlarge",
+    "scrolling",
+    "theme",
+    "start",
+)
+
 
 def render(run: FinishedRun, drawn: SampleMap) -> str:
     """The whole page.
 
     Names come from anywhere and may hold anything: the template escapes all text, `_as_json` what scripts read, and
-    the page's security policy lets a browser run the two scripts below and nothing else.
+    the page's security policy lets a browser run the scripts below and nothing else.
     """
     jinja = needed("jinja2")
     environment = jinja.Environment(
@@ -32,7 +48,7 @@ def render(run: FinishedRun, drawn: SampleMap) -> str:
     )
     environment.filters |= {"as_json": _as_json, "emphasise_numbers": _emphasise_numbers}
     # A browser turns line ends into line feeds before it looks at a script's digest.
-    scripts = [needed("plotly.offline").get_plotlyjs(), _template_text("report.js")]
+    scripts = [needed("plotly.offline").get_plotlyjs(), *(_template_text(f"scripts/{name}.js") for name in _SCRIPTS)]
     scripts = [script.replace("\r\n", "\n").replace("\r", "\n") for script in scripts]
     return str(
         environment.get_template("report.html.j2").render(

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
+from uniot.data.text import as_utf8
 from uniot.evaluation import SCORE_MEANINGS
+from uniot.report.confusion import ConfusionTable, read_confusion
 from uniot.report.finished_run import FinishedRun
 from uniot.settings import CheckedSettings
 
@@ -32,6 +32,14 @@ class Line:
 
 
 @dataclass(frozen=True)
+class Recall:
+    """Share of the samples of a class that are right, from 0 to 1."""
+
+    name: str
+    value: float
+
+
+@dataclass(frozen=True)
 class Scores:
     """Scores of a run whose truth somebody told.
 
@@ -39,29 +47,38 @@ class Scores:
         honest: of what the run said.
         oracle: of what it could say if it were told which samples are private and how many classes they have.
         recalls: of each common class, and of unknown.
+        confusion: true classes against labels; None for a metrics.json of an earlier version.
         recalls_left_out: classes that are not listed.
         notes: on scores without a value.
     """
 
     honest: list[Line]
     oracle: list[Line]
-    recalls: list[Line]
+    recalls: list[Recall]
+    confusion: ConfusionTable | None
     recalls_left_out: int
     notes: list[str]
 
 
-def read_scores(metrics: Mapping[str, Any] | None) -> Scores | None:
+def read_scores(run: FinishedRun) -> Scores | None:
     """Scores of metrics.json by what they may look at; None where there is no such file."""
+    metrics = run.metrics
     if metrics is None:
         return None
     lines = {name: Line(_title(name), _percent(metrics.get(name)), text) for name, text in SCORE_MEANINGS.items()}
     recalls = metrics.get("per_class_recall")
     recalls = recalls if isinstance(recalls, dict) else {}
+    unknown = str(run.model.unknown)
     notes = metrics.get("notes")
     return Scores(
         honest=[line for name, line in lines.items() if not name.endswith("_oracle")],
         oracle=[line for name, line in lines.items() if name.endswith("_oracle")],
-        recalls=[Line(str(name), _percent(recall), "") for name, recall in list(recalls.items())[:_MOST_CLASSES]],
+        recalls=[
+            # Integer classes have a number for unknown, which says nothing to a reader.
+            Recall("unknown" if name == unknown else as_utf8(name), float(recall))
+            for name, recall in list(recalls.items())[:_MOST_CLASSES]
+        ],
+        confusion=read_confusion(metrics, run.class_names, unknown),
         recalls_left_out=max(0, len(recalls) - _MOST_CLASSES),
         notes=[str(note) for note in notes] if isinstance(notes, list) else [],
     )

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from uniot.report.finished_run import FinishedRun
+from uniot.words import counted, listed, plural
 
 # A class that is more surely absent than this is called so.
 _ABSENT = 0.5
-# Confidence this near to one half is a close call.
+# A known score this near to one half is near the threshold.
 _CLOSE = 0.05
 
 
@@ -42,10 +43,11 @@ class Summary:
         n_classes: source classes.
         n_found: of these, how many have a sample in the target.
         n_missing: source classes without any.
-        n_unlikely: source classes that have some, and still count as absent.
+        unlikely: names of source classes that have some, and still count as absent.
         n_groups: private groups.
         interval: fewest and most private groups that the evidence allows.
-        n_close: samples whose confidence is near one half.
+        n_close: samples whose known score is near one half.
+        n_wrong: estimated number of wrong answers; None if there is no estimate of the accuracy.
     """
 
     n_target: int
@@ -53,10 +55,21 @@ class Summary:
     n_classes: int
     n_found: int
     n_missing: int
-    n_unlikely: int
+    unlikely: tuple[str, ...]
     n_groups: int
     interval: tuple[int, int]
     n_close: int
+    n_wrong: int | None
+
+    @property
+    def n_unlikely(self) -> int:
+        """Source classes that have a sample, and still count as absent."""
+        return len(self.unlikely)
+
+    @property
+    def n_present(self) -> int:
+        """Source classes that have a sample and do not count as absent."""
+        return self.n_found - self.n_unlikely
 
     @property
     def n_unknown(self) -> int:
@@ -66,32 +79,45 @@ class Summary:
 
 def summarise(run: FinishedRun) -> Summary:
     """Counts what was found."""
-    answers, sizes, absence = run.answers, run.class_sizes, run.model.absence
+    answers, sizes = run.answers, run.class_sizes
+    n_groups, interval = run.model.groups.n_groups, run.model.groups.number.interval
+    if run.model.annotations is not None:
+        # People have merged and split groups: there are as many as they left.
+        n_groups = len([category for category in run.categories if not category.known and category.index >= 0])
+        interval = (n_groups, n_groups)
     return Summary(
         n_target=len(answers),
         n_known=int(answers.known.sum()),
         n_classes=len(sizes),
         n_found=int((sizes > 0).sum()),
         n_missing=int((sizes == 0).sum()),
-        n_unlikely=int(((sizes > 0) & (absence > _ABSENT)).sum()),
-        n_groups=run.model.groups.n_groups,
-        interval=run.model.groups.number.interval,
-        n_close=int((np.abs(answers.confidence - 0.5) < _CLOSE).sum()),
+        unlikely=tuple(one.name for one in absent_classes(run) if one.n_target),
+        n_groups=n_groups,
+        interval=interval,
+        n_close=int((np.abs(answers.known_score - 0.5) < _CLOSE).sum()),
+        n_wrong=_estimated_errors(run),
     )
 
 
 def sentence(run: FinishedRun, found: Summary) -> str:
     """The whole run, for somebody who has never heard of the method."""
-    return " ".join(part for part in (_known_and_unknown(run, found), _absent(found)) if part)
+    known = run.model.reliability
+    estimate = "" if known is None else known.sentence
+    return " ".join(part for part in (_known_and_unknown(run, found), _absent(found), estimate) if part)
 
 
-def reliability(run: FinishedRun) -> str:
-    """The estimated accuracy in a sentence; empty if there is no estimate."""
-    found = run.model.reliability
-    if found is None or found.accuracy is None:
-        return ""
-    of_known = "" if found.known_accuracy is None else f", {100 * found.known_accuracy:.0f} % of those called known"
-    return f"An estimated {100 * found.accuracy:.0f} % of the answers are right{of_known}."
+def look_first(run: FinishedRun, found: Summary) -> str:
+    """How many answers may be wrong, and which to look at first."""
+    first = "Look first at the answers with the lowest confidence in predictions.csv."
+    if found.n_wrong is None:
+        return f"How many answers are wrong is not estimated for this method. {first}"
+    about = f"About {found.n_wrong:,} of {found.n_target:,} answers are estimated to be wrong"
+    return f"{about}; {found.n_close:,} lie near the threshold, between 0.45 and 0.55. {first}"
+
+
+def _estimated_errors(run: FinishedRun) -> int | None:
+    known = run.model.reliability
+    return None if known is None or known.accuracy is None else round(float((1 - run.answers.confidence).sum()))
 
 
 def warnings(run: FinishedRun) -> list[str]:
@@ -104,14 +130,25 @@ def tiles(run: FinishedRun, found: Summary) -> list[Tile]:
     low, high = found.interval
     return [
         Tile(f"{found.n_target:,}", run.noun(found.n_target), "in the target"),
-        Tile(f"{found.n_known:,}", "known", f"{_percent(found.n_known, found.n_target)} belong to a class of yours"),
-        Tile(f"{found.n_unknown:,}", "unknown", f"{_percent(found.n_unknown, found.n_target)} belong to none"),
-        Tile(f"{found.n_found:,}", "classes found", f"of your {found.n_classes:,}"),
         Tile(
-            f"{found.n_groups:,}", "new groups", f"{low} to {high} are plausible" if low < high else "among the unknown"
+            f"{found.n_known:,}", "known", f"{_percent(found.n_known, found.n_target)} labelled with a class of yours"
         ),
-        Tile(f"{found.n_close:,}", "close calls", "confidence between 0.45 and 0.55"),
+        Tile(f"{found.n_unknown:,}", "unknown", f"{_percent(found.n_unknown, found.n_target)} labelled with none"),
+        Tile(f"{found.n_present:,}", plural(found.n_present, "class", "classes") + " found", _of_classes(found)),
+        Tile(
+            f"{found.n_groups:,}",
+            plural(found.n_groups, "new group"),
+            f"{low} to {high} are plausible" if low < high else "among the unknown",
+        ),
+        Tile(f"{found.n_close:,}", "near the threshold", "score between 0.45 and 0.55")
+        if found.n_wrong is None
+        else Tile(f"{found.n_wrong:,}", "probably wrong", "estimated without labels"),
     ]
+
+
+def _of_classes(found: Summary) -> str:
+    but = f"; {found.n_unlikely:,} more probably not there" if found.n_unlikely else ""
+    return f"of your {found.n_classes:,}{but}"
 
 
 def absent_classes(run: FinishedRun) -> list[AbsentClass]:
@@ -122,28 +159,29 @@ def absent_classes(run: FinishedRun) -> list[AbsentClass]:
 
 
 def _known_and_unknown(run: FinishedRun, found: Summary) -> str:
-    of_classes = f"{found.n_found:,} of your {found.n_classes:,} classes"
+    of_classes = f"{found.n_found:,} of your {counted(found.n_classes, 'class', 'classes')}"
     if found.n_found == found.n_classes:
-        of_classes = f"your {found.n_classes:,} classes"
+        of_classes = f"your {counted(found.n_classes, 'class', 'classes')}"
     everything = f"{found.n_target:,} {run.noun(found.n_target)}"
     if not found.n_unknown:
-        return f"All {everything} belong to {of_classes}; none is of a new kind."
+        return f"All {everything} are labelled with {of_classes}; none is of a new kind."
     if not found.n_known:
-        start = f"None of the {everything} belongs to your {found.n_classes:,} classes"
+        start = f"None of the {everything} is labelled with your {counted(found.n_classes, 'class', 'classes')}"
         return f"{start}: they {_new_kinds(found)}." if found.n_groups else f"{start}; they were not grouped."
-    belong = "belongs" if found.n_known == 1 else "belong"
-    start = f"Of {everything}, {found.n_known:,} {belong} to {of_classes}; the other {found.n_unknown:,}"
+    start = f"Of {everything}, {found.n_known:,} {plural(found.n_known, 'is', 'are')} labelled with {of_classes}"
+    start = f"{start}; the other {found.n_unknown:,}"
     if found.n_groups:
         return f"{start} {_new_kinds(found)}."
-    verbs = ("is", "was") if found.n_unknown == 1 else ("are", "were")
-    return f"{start} {verbs[0]} of no class of yours and {verbs[1]} not grouped."
+    is_of, was = plural(found.n_unknown, "is", "are"), plural(found.n_unknown, "was", "were")
+    return f"{start} {is_of} of no class of yours and {was} not grouped."
 
 
 def _new_kinds(found: Summary) -> str:
     low, high = found.interval
     if found.n_groups == 1 and high <= 1:
         return "look like one new kind" if found.n_unknown > 1 else "looks like a new kind"
-    return f"are of about {found.n_groups:,} new kinds" + (f" ({low:,} to {high:,})" if low < high else "")
+    verb = plural(found.n_unknown, "is", "are")
+    return f"{verb} of about {counted(found.n_groups, 'new kind')}" + (f" ({low:,} to {high:,})" if low < high else "")
 
 
 def _absent(found: Summary) -> str:
@@ -151,10 +189,13 @@ def _absent(found: Summary) -> str:
     sentences = []
     # Where nothing at all is known, that none appears has been said.
     if missing and found.n_known:
-        sentences.append(f"{missing:,} of your classes {'does' if missing == 1 else 'do'} not appear.")
+        sentences.append(f"{missing:,} of your classes {plural(missing, 'does', 'do')} not appear.")
     if unlikely:
         of_those = "of those found" if sentences else "of your classes"
-        sentences.append(f"{unlikely:,} {of_those} {'is' if unlikely == 1 else 'are'} probably not there all the same.")
+        sentences.append(
+            f"{unlikely:,} {of_those} {plural(unlikely, 'is', 'are')} probably not there all the same "
+            f"({listed(found.unlikely, 5)})."
+        )
     return " ".join(sentences)
 
 

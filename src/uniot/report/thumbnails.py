@@ -19,6 +19,8 @@ Picture = tuple[Collection, int]
 # Pillow decodes outside of Python's lock, and files may lie on a slow disk.
 _THREADS = 4
 _AT_ONCE = 64
+# So many pictures say how large the others are.
+_TRIED = 24
 SHEET_COLUMNS = 16
 
 
@@ -48,6 +50,16 @@ def read_thumbnails(
                     return found
                 found[picture] = jpeg
     return found
+
+
+def fitting_side(pictures: Pictures | None, wanted: Sequence[Picture], sides: Sequence[int], most_bytes: int) -> int:
+    """Return the first of `sides` at which all pictures are likely to fit into `most_bytes`, or else the last."""
+    step = max(1, len(wanted) // _TRIED)
+    for side in sides[:-1]:
+        tried = read_thumbnails(pictures, wanted[::step], side, most_bytes).values()
+        if len(wanted) * sum(map(len, tried)) <= most_bytes * len(tried):
+            return side
+    return sides[-1]
 
 
 def data_uri(jpeg: bytes) -> str:

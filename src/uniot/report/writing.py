@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from uniot.model import AdaptedModel
 from uniot.report.figures import write_figures
 from uniot.report.finished_run import FinishedRun
 from uniot.report.map import make_map
@@ -22,11 +23,13 @@ class Written:
         page: the HTML file.
         figures: PDF and SVG files, in the order of the page; none where they were not asked for.
         sentence: the run in a sentence.
+        model: what the page is about.
     """
 
     page: Path
     figures: list[Path]
     sentence: str
+    model: AdaptedModel
 
 
 def write_report(
@@ -49,10 +52,10 @@ def write_report(
         RunFolderError: there is no finished run with a target, or a file cannot be written.
         DataError: a package of `uniot[report]` is missing.
     """
-    finished = FinishedRun.open(run).with_preference(private_prior, prefer)
+    finished = FinishedRun.open(run, private_prior, prefer)
     drawn = make_map(finished)
     page = run / "report.html" if out is None else out
     write_text(page, render(finished, drawn))
     written = [] if figures is None else write_figures(finished, drawn, figures)
     said = [sentence(finished, summarise(finished)), preference_line(finished.model)]
-    return Written(page, written, " ".join(filter(None, said)))
+    return Written(page, written, " ".join(filter(None, said)), finished.model)

@@ -106,18 +106,6 @@ class Rejection:
         return odds[:, None] * below.clamp_min(-500).exp()
 
 
-def answer_probability(shares: Tensor) -> Tensor:
-    """Return the probability of each answer by the rule itself, (n,): of its class if known, else of being unknown.
-
-    Args:
-        shares: odds of each class in units of what it takes to be known, (n, c).
-    """
-    largest = shares.max(dim=1).values
-    odds = largest * (_THRESHOLD / (1 - _THRESHOLD))
-    known = odds / (1 + odds)
-    return torch.where(largest >= 1, known * largest / shares.sum(dim=1), 1 - known)
-
-
 def fit_rejection(
     rows: Tensor,
     prototypes: Tensor,
@@ -257,7 +245,7 @@ def _private_mean(rows: Tensor, prototypes: Tensor, level: float) -> float:
     reached = torch.cat([(along @ (means * sign).t()).max(dim=1).values for sign in signs])
     by_chance = _PART_OF_CHANCE * _quantile(reached, 0.5) / level
     weight = 1 - 2 / max(len(prototypes), 2)
-    return min(_SIMILARITY[0] + weight * (by_chance - _SIMILARITY[0]), _MOST_PRIVATE_MEAN)
+    return min(max(_SIMILARITY[0] + weight * (by_chance - _SIMILARITY[0]), 0), _MOST_PRIVATE_MEAN)
 
 
 def _similarity_ratio(similarity: Tensor, level: Tensor, private_mean: Tensor) -> Tensor:

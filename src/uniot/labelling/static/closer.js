@@ -16,8 +16,9 @@ export function makeCloser(gallery) {
     byId("closer-picture").hidden = !about.pictures;
     if (about.pictures) setSource(byId("closer-picture"), `/pictures/target/${sample.row}/large?run=${about.version}`);
     byId("closer-about").textContent =
-      `The run put it into ${sample.start}. Nearest known class: ${sample.nearest}, with confidence ` +
-      `${sample.confidence.toFixed(2)} (known from 0.50 on).${sample.by_hand ? " A person put it where it is now." : ""}`;
+      `The run ${sample.known ? "labelled it" : "called it unknown, in"} ${sample.start}, with confidence ` +
+      `${sample.confidence.toFixed(2)}. Nearest known class: ${sample.nearest}.` +
+      (sample.by_hand ? " A person put it where it is now." : "");
     byId("closer-previous").disabled = index === 0;
     byId("closer-next").disabled = index === gallery.samples.length - 1;
     showSelected();

@@ -43,6 +43,14 @@ export class Gallery {
     this.focus();
   }
 
+  /** Selects what is dragged, unless it is selected already. */
+  takeUp(tile) {
+    const index = [...this.list.children].indexOf(tile);
+    if (this.selected.has(this.samples[index].row)) return;
+    this.selected.clear();
+    this.toggle(index);
+  }
+
   clear() {
     this.selected.clear();
     this.#mark();
@@ -68,7 +76,7 @@ export class Gallery {
     const short = this.sourceOf && sample.name.split("/").pop();
     const name = element("span", { className: "name", textContent: short || sample.name });
     const image = this.sourceOf && picture(this.sourceOf(sample.row));
-    return element("div", { className: "tile", title: sample.name, id: `sample-${sample.row}`, aria: { role: "option" } }, image, name);
+    return element("div", { className: "tile", title: sample.name, id: `sample-${sample.row}`, draggable: true, aria: { role: "option" } }, image, name);
   }
 
   #choose(row, wanted) {

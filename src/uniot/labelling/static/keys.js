@@ -1,14 +1,14 @@
 // Single keys, which a person can switch off: somebody who dictates would press them by accident.
 
 import { byId, element } from "./dom.js";
+import { remember } from "./remembered.js";
 
 const REMEMBERED = "uniot-label-keys";
 
 /** @param keys in order: { keys: ["m"], about, run } */
 export function listenToKeys(keys) {
   const on = byId("keys-on");
-  on.checked = localStorage.getItem(REMEMBERED) !== "off";
-  on.addEventListener("change", () => localStorage.setItem(REMEMBERED, on.checked ? "on" : "off"));
+  remember(REMEMBERED, on, () => {});
 
   byId("keys").replaceChildren(
     ...keys.map(({ keys: names, about }) =>
@@ -23,7 +23,7 @@ export function listenToKeys(keys) {
 
   document.addEventListener("keydown", (event) => {
     if (event.defaultPrevented || event.altKey || document.querySelector("dialog[open]")) return;
-    if (event.target.closest("main input, main select")) return;
+    if (event.target.closest("main input:not([type=checkbox]), main select")) return;
     const withControl = event.ctrlKey || event.metaKey;
     if (!withControl && !on.checked && event.key !== "?" && event.key !== "Escape") return;
     const pressed = `${withControl ? "Ctrl+" : ""}${event.key.length === 1 && !event.shiftKey ? event.key.toLowerCase() : event.key}`;

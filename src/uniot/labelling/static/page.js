@@ -1,12 +1,17 @@
 // The labelling page: what each control and key does.
 
 import { makeCloser } from "./closer.js";
-import { about, allPlaces, classHere, current, exists, faceOf, groupHere, isGroup, nameOf, thumbnail } from "./current.js";
+import { about, allPlaces, classHere, current, exists, groupHere, thumbnail } from "./current.js";
 import { byId, count } from "./dom.js";
+import { destinations } from "./destinations.js";
+import { makeDragging } from "./dragging.js";
+import { makeFinish } from "./finish.js";
 import { Gallery } from "./gallery.js";
 import { listenToKeys } from "./keys.js";
 import { choose } from "./picker.js";
-import { Problem, act, readGallery, readState, writeExport } from "./server.js";
+import { makeQueue } from "./queue.js";
+import { remember } from "./remembered.js";
+import { Problem, act, readGallery, readState, sendImport, writeExport } from "./server.js";
 import { say, showHeading, showNameNote, showPager, showPlaces, showProgress, showSelection, showSimilar } from "./show.js";
 
 const gallery = new Gallery(byId("gallery"), {
@@ -74,7 +79,7 @@ async function actAndShow(action) {
   const answer = await act(current.state.revision, action, wanted());
   current.state = answer.state;
   showView(answer.view);
-  say(answer.message);
+  say(current.state.problem || answer.message, current.state.problem !== "");
 }
 
 /** Does something when it is its turn; what it is about is on the screen now. */
@@ -87,7 +92,32 @@ const moveTo = (to) => withSelection((rows) => perform({ kind: "move", rows, to 
 const putBack = () => withSelection((rows) => perform({ kind: "put-back", rows }));
 const rename = () => perform({ kind: "name", group: groupHere().number, name: byId("name").value });
 const split = () => groupHere() && perform({ kind: "split", group: groupHere().number });
-const exportNames = () => inTurn(async () => say((await writeExport()).message));
+
+/** What came of a request that is no action, as a sentence. */
+async function told(work) {
+  let text = "";
+  await inTurn(async () => {
+    text = await work();
+    say(text);
+  });
+  return text || byId("problem").textContent;
+}
+
+const exportAs = (format) => told(async () => (await writeExport(format)).message);
+const importText = (text) =>
+  told(async () => {
+    const answer = await sendImport(text);
+    current.state = answer.state;
+    gallery.selected.clear();
+    await show();
+    return answer.message;
+  });
+const finish = makeFinish({ exportAs, importText });
+const openQueue = makeQueue({
+  label: (row, label) => perform({ kind: "label", row, label }),
+  discard: (row) => perform({ kind: "move", rows: [row], to: "discarded" }),
+  onProblem: (problem) => say(problem.message, true),
+});
 
 /** Undo or redo. What that is about is seen when it is its turn, for a person may press the key many times. */
 function step(kind) {
@@ -115,32 +145,24 @@ async function send(onlyClasses) {
   if (to !== null) await (selected ? moveTo(to) : mergeInto(to));
 }
 
-/** Places to choose from, the most similar first. */
-function destinations(onlyClasses, ofSelection) {
-  const rank = new Map(current.view.similar.map((one, index) => [one.place, index]));
-  const cosine = new Map(current.view.similar.map((one) => [one.place, one.cosine.toFixed(2)]));
-  const all = [...(onlyClasses ? [] : current.state.groups), ...current.state.classes]
-    .filter((one) => one.place !== current.place)
-    .sort((a, b) => (rank.get(a.place) ?? 0) - (rank.get(b.place) ?? 0));
-  const choices = all.map((one) => ({
-    place: one.place,
-    name: isGroup(one) && one.name ? `${one.name} (group ${one.number})` : nameOf(one),
-    detail: [isGroup(one) ? count(one.size, "image") : "known class", cosine.get(one.place)].filter(Boolean).join(" · "),
-    source: faceOf(one),
-  }));
-  if (ofSelection && !onlyClasses) choices.push({ place: "new", name: "A new group", detail: "", source: null });
-  if (current.place !== "discarded" && !onlyClasses) choices.push({ place: "discarded", name: "Discarded", detail: "in no class", source: null });
-  return choices;
-}
-
 // Going about.
 
 function goToUnnamed() {
   const unnamed = current.state.groups.filter((one) => !one.name);
-  if (!unnamed.length) return say("Every group has a name. Export writes them to labels.csv.");
+  if (!unnamed.length) return say("Every group has a name. Finish says what to do next.");
   const here = groupHere()?.number ?? -1;
   const next = unnamed.find((one) => one.number > here) ?? unnamed[0];
   return go(next.place).then(() => byId("name").focus());
+}
+
+/** After a name was saved. */
+function goOn() {
+  if (byId("problem").textContent) return;
+  const isLast = current.state.groups.every((one) => one.name);
+  if (!byId("go-on").checked || !groupHere()?.name) return byId("title").focus();
+  if (!isLast) return goToUnnamed();
+  say(`${byId("message").textContent} Every group has a name: Finish says what to do next.`);
+  byId("show-finish").focus();
 }
 
 function goAlong(steps) {
@@ -171,7 +193,8 @@ const controls = {
   "show-places": () => openPlaces(!byId("places").classList.contains("open")),
   undo: () => step("undo"),
   redo: () => step("redo"),
-  export: exportNames,
+  "show-queue": openQueue,
+  "show-finish": finish,
   "show-help": () => byId("help").showModal(),
   "next-unnamed": goToUnnamed,
   merge: () => { gallery.clear(); send(false); },
@@ -196,11 +219,15 @@ document.querySelector(".skip").addEventListener("click", (event) => {
   event.preventDefault();
   gallery.focus();
 });
+for (const control of document.querySelectorAll(".of-pictures")) control.hidden = !about.pictures;
+makeDragging(gallery, byId("places"), moveTo);
+remember("uniot-label-go-on", byId("go-on"), () => {});
+remember("uniot-label-size", byId("size"), (size) => { byId("gallery").dataset.size = size; });
 byId("order").addEventListener("change", () => go(current.place, 0));
 byId("name").addEventListener("input", showNameNote);
 byId("name-form").addEventListener("submit", (event) => {
   event.preventDefault();
-  rename().then(() => byId("problem").textContent || byId("title").focus());
+  rename().then(goOn);
 });
 
 listenToKeys([
@@ -214,7 +241,7 @@ listenToKeys([
   { keys: ["Enter"], about: "look at an image closely" },
   { keys: ["a"], about: "select every image of the page", run: () => gallery.selectAll() },
   { keys: ["Escape"], about: "clear the selection", run: () => gallery.clear() },
-  { keys: ["m"], about: "move the selected images, or merge the group", run: () => send(false) },
+  { keys: ["m"], about: "move the selected images, as dragging them to the list does, or merge the group", run: () => send(false) },
   { keys: ["c"], about: "the selected images, or the group, are a known class", run: () => send(true) },
   { keys: ["g"], about: "make a new group of the selected images", run: () => moveTo("new") },
   { keys: ["x", "Delete"], about: "discard the selected images", run: () => moveTo("discarded") },
@@ -223,7 +250,8 @@ listenToKeys([
   { keys: ["y", "Ctrl+y"], about: "redo", run: () => step("redo") },
   { keys: [","], about: "previous page", run: () => turnPage(-1) },
   { keys: ["."], about: "next page", run: () => turnPage(1) },
-  { keys: ["e"], about: "export labels.csv", run: exportNames },
+  { keys: ["l"], about: "label first what tells most about the others", run: openQueue },
+  { keys: ["e"], about: "finish: what to do next, and export", run: finish },
   { keys: ["?"], about: "this help", run: () => byId("help").showModal() },
 ]);
 

@@ -29,4 +29,6 @@ const post = (path, body) =>
 export const readState = () => ask("/state");
 export const readGallery = (look) => ask(`/gallery?${new URLSearchParams(look)}`);
 export const act = (seen, action, look) => post("/actions", { seen, action, look });
-export const writeExport = () => post("/export", {});
+export const readQueue = (count) => ask(`/queue?${new URLSearchParams({ count })}`);
+export const writeExport = (format) => post("/export", { format });
+export const sendImport = (text) => post("/import", { text });

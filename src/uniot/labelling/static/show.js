@@ -57,7 +57,7 @@ function showPlaceList(list, items, go) {
 }
 
 function linkTo(place, go, ...children) {
-  const link = element("a", { href: `#${place}` }, ...children);
+  const link = element("a", { href: `#${place}`, draggable: false, data: { place } }, ...children);
   link.addEventListener("click", (event) => {
     event.preventDefault();
     go(place);
@@ -109,13 +109,17 @@ export function showSimilar(go, mergeInto) {
   byId("similar-list").replaceChildren(...suggestions.map((one) => makeSuggestion(one, go, mergeInto)));
 }
 
+/** With its unit: the cosine of two centres, from -1 to 1. */
+export const similarityText = (cosine) => `cosine ${cosine.toFixed(2)}`;
+
 function makeSuggestion({ place, cosine }, go, mergeInto) {
   const other = groupAt(place) ?? classAt(place);
-  const detail = `${isGroup(other) ? count(other.size, "image") : "known class"} · ${cosine.toFixed(2)}`;
+  const detail = isGroup(other) ? count(other.size, "image") : "known class";
   const link = linkTo(place, go,
     faceOf(other) && picture(faceOf(other)),
     element("span", { className: "name", textContent: nameOf(other) }),
-    element("span", { className: "detail", textContent: detail }));
+    element("span", { className: "detail", textContent: detail }),
+    element("span", { className: "detail", textContent: similarityText(cosine) }));
   link.title = `Look at ${titleOf(other)}`;
   const [text, label] = isGroup(other)
     ? ["Merge", `Merge this group into ${titleOf(other)}`]

@@ -1,0 +1,87 @@
+// A dialog that asks for the labels of single images, those first that settle most others.
+
+import { about, current, thumbnail } from "./current.js";
+import { byId, count, element, picture, setSource } from "./dom.js";
+import { Problem, readQueue } from "./server.js";
+
+const SHOWN = 8;
+
+const gainOf = ({ settles }) =>
+  settles < 1 ? "Labelling this one settles hardly any others." : `Labelling this one is expected to settle about ${count(settles, "other")}.`;
+
+/**
+ * @param label called with a row and a label; resolves when that is done
+ * @param discard called with a row; resolves when that is done
+ * @returns a function that opens the dialog
+ */
+export function makeQueue({ label, discard, onProblem }) {
+  const [dialog, field] = [byId("queue"), byId("queue-label")];
+  const skipped = new Set();
+  let samples = [];
+  let here = null;
+
+  function show(sample) {
+    here = sample;
+    byId("queue-one").hidden = sample === null;
+    byId("queue-none").hidden = sample !== null;
+    if (sample === null) return;
+    byId("queue-gain").textContent = gainOf(sample);
+    byId("queue-name").textContent = sample.name;
+    byId("queue-picture").hidden = !about.pictures;
+    if (about.pictures) setSource(byId("queue-picture"), `/pictures/target/${sample.row}/large?run=${about.version}`);
+    for (const item of byId("queue-list").children) item.firstChild.setAttribute("aria-pressed", String(item.dataset.row === String(sample.row)));
+    field.value = "";
+    field.focus();
+  }
+
+  function item(sample) {
+    const source = thumbnail("target", sample.row);
+    const button = element("button", { type: "button", className: "quiet", title: gainOf(sample), aria: { label: `${sample.name}: ${gainOf(sample)}` } },
+      source ? picture(source) : element("span", { className: "name", textContent: sample.name }),
+      element("span", { className: "detail", textContent: `settles ~${sample.settles}` }));
+    button.addEventListener("click", () => show(sample));
+    return element("li", { data: { row: sample.row } }, button);
+  }
+
+  async function refresh() {
+    byId("queue-text").textContent = "";
+    try {
+      samples = (await readQueue(about.most_queued)).samples;
+    } catch (problem) {
+      if (!(problem instanceof Problem)) throw problem;
+      dialog.close();
+      return onProblem(problem);
+    }
+    // What was skipped comes again when nothing else is left.
+    const following = [...samples.filter((one) => !skipped.has(one.row)), ...samples.filter((one) => skipped.has(one.row))];
+    byId("queue-list").replaceChildren(...following.slice(0, SHOWN).map(item));
+    show(following[0] ?? null);
+  }
+
+  async function after(work) {
+    byId("queue-text").textContent = "Saving…";
+    await work;
+    const told = byId("problem").textContent || byId("message").textContent;
+    await refresh();
+    byId("queue-text").textContent = told;
+  }
+
+  byId("queue-form").addEventListener("submit", (event) => {
+    event.preventDefault();
+    const text = field.value.trim();
+    if (!text) byId("queue-text").textContent = "Type what it is, or skip it.";
+    else if (here) after(label(here.row, text));
+  });
+  byId("queue-skip").addEventListener("click", () => {
+    skipped.add(here.row);
+    after(Promise.resolve());
+  });
+  byId("queue-discard").addEventListener("click", () => after(discard(here.row)));
+  byId("queue-close").addEventListener("click", () => dialog.close());
+
+  return async () => {
+    if (current.state === null || dialog.open) return;
+    dialog.showModal();
+    await refresh();
+  };
+}

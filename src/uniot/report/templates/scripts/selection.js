@@ -1,0 +1,66 @@
+"use strict";
+// Samples picked out on the map by a lasso, and their list as a file.
+(() => {
+  const { data } = page;
+  const lasso = page.byId("map-lasso"), result = page.byId("map-selected");
+  let selected = new Set();
+
+  page.isSelected = (point) => (selected.size ? selected.has(point) : null);
+  const isLasso = () => lasso.getAttribute("aria-pressed") === "true";
+  const dragMode = page.dragMode;
+  page.dragMode = () => (isLasso() ? "lasso" : dragMode());
+  // A sample that is not shown is not selected either.
+  const shown = (points) => new Set([...points].filter((point) => data.points[point][1] && page.isDrawn(point)));
+
+  function tell() {
+    const count = selected.size;
+    result.value = count ? `${count.toLocaleString("en")} selected` : "";
+    for (const id of ["map-download", "map-deselect"]) page.byId(id).disabled = !count;
+  }
+
+  function select(points) {
+    selected = shown(points);
+    tell();
+    page.emit("selection");
+  }
+
+  const field = (value) => (/[",\r\n]/.test(value) ? `"${String(value).replaceAll('"', '""')}"` : String(value));
+
+  function asCsv() {
+    const lines = [["path", "label", "group", "confidence"]];
+    const rows = [...selected].map((point) => data.points[point][0]).sort((one, other) => one - other);
+    for (const row of rows) {
+      const [name, confidence, , , category] = data.samples[row];
+      const [, , known, index, label] = data.categories[category];
+      lines.push([name, label, known || index < 0 ? "" : index, confidence.toFixed(6)]);
+    }
+    return lines.map((line) => `${line.map(field).join(",")}\r\n`).join("");
+  }
+
+  function download() {
+    const link = document.createElement("a");
+    link.href = URL.createObjectURL(new Blob([asCsv()], { type: "text/csv;charset=utf-8" }));
+    link.download = "selected.csv";
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 60000);
+  }
+
+  lasso.addEventListener("click", () => {
+    lasso.setAttribute("aria-pressed", String(!isLasso()));
+    Plotly.relayout("map", { dragmode: page.dragMode() });
+  });
+  page.listen("map-select-all", "click", () => select(data.points.keys()));
+  page.listen("map-deselect", "click", () => select([]));
+  page.listen("map-download", "click", download);
+  const trim = () => { if (selected.size) select(selected); };
+  page.on("filter", trim);
+  page.on("kinds", trim);
+  page.on("ready", () => {
+    page.listenChart("map", "plotly_selected", (hit) => {
+      // Only somebody who drew has drawn; Plotly reports its own redrawing too, and is still at work on it here.
+      if (!hit?.lassoPoints) return;
+      setTimeout(() => { select(hit.points.map(({ customdata }) => customdata)); page.paintMap(); });
+    });
+  });
+  tell();
+})();

@@ -1,0 +1,4 @@
+"use strict";
+page.emit("draw");
+page.emit("ready");
+page.emit("map");
