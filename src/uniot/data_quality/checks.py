@@ -20,6 +20,7 @@ from uniot.data_quality.tables import (
     write_suspect_labels,
 )
 from uniot.errors import DataError
+from uniot.words import counted
 
 
 @dataclass(frozen=True)
@@ -66,11 +67,11 @@ class CheckedCollections:
         lines = []
         n_clear = sum(one.clear for one in self.suspects)
         if n_clear:
-            looks = "source label looks" if n_clear == 1 else "source labels look"
-            lines.append(f"{n_clear} {looks} wrong: see {folder / SUSPECT_LABELS}")
+            labels = counted(n_clear, "source label looks", "source labels look")
+            lines.append(f"{labels} wrong: see {folder / SUSPECT_LABELS}")
         if self.pairs:
-            pairs = "pair of samples is" if len(self.pairs) == 1 else "pairs of samples are"
-            lines.append(f"{len(self.pairs)} {pairs} nearly the same{self._where()}: see {folder / NEAR_DUPLICATES}")
+            pairs = counted(len(self.pairs), "pair of samples is", "pairs of samples are")
+            lines.append(f"{pairs} nearly the same{self._where()}: see {folder / NEAR_DUPLICATES}")
         return lines
 
     def _where(self) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,8 +13,11 @@ from typing import Any
 from uniot.data.text import as_utf8
 from uniot.errors import RunFolderError
 from uniot.run_folder import write_text
+from uniot.untrusted import MOST_TEXT_BYTES, read_bounded
 
 SUSPECT_LABELS, NEAR_DUPLICATES = "suspect_labels.csv", "near_duplicates.csv"
+
+_WHOLE, _FRACTION = re.compile(r"\d{1,15}", re.ASCII), re.compile(r"-?\d\.\d{1,9}", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -64,9 +68,10 @@ def write_suspect_labels(path: Path, lines: Sequence[SuspectLabel]) -> None:
 
 def read_suspect_labels(path: Path) -> list[SuspectLabel]:
     """Read what `write_suspect_labels` wrote; nothing if there is no such file."""
+    rows = _read(path, 6, whole=(1,), fractions=(4,))
     return [
         SuspectLabel(sample, int(row), label, suggested, float(score), clear == "true")
-        for sample, row, label, suggested, score, clear in _read(path, 6, numbers=(1, 4))
+        for sample, row, label, suggested, score, clear in rows
     ]
 
 
@@ -91,11 +96,10 @@ def write_near_duplicates(path: Path, pairs: Sequence[NearDuplicate]) -> None:
 
 def read_near_duplicates(path: Path) -> list[NearDuplicate]:
     """Read what `write_near_duplicates` wrote; nothing if there is no such file."""
+    rows = _read(path, 8, whole=(2, 5), fractions=(7,))
     return [
         NearDuplicate(where, first, int(first_row), label, second, int(second_row), other_label, float(similarity))
-        for where, first, first_row, label, second, second_row, other_label, similarity in _read(
-            path, 8, numbers=(2, 5, 7)
-        )
+        for where, first, first_row, label, second, second_row, other_label, similarity in rows
     ]
 
 
@@ -110,19 +114,20 @@ def _write(path: Path, columns: tuple[str, ...], rows: Sequence[tuple[Any, ...]]
     write_text(path, text.getvalue())
 
 
-def _read(path: Path, n_columns: int, numbers: Iterable[int]) -> list[list[str]]:
-    """Rows of a table without its header; the cells in the columns `numbers` are numbers."""
-    if not path.is_file():
+def _read(path: Path, n_columns: int, whole: Iterable[int], fractions: Iterable[int]) -> list[list[str]]:
+    """Return the rows of a table without its header; cells of the named columns are numbers of either kind."""
+    forms = dict.fromkeys(whole, _WHOLE) | dict.fromkeys(fractions, _FRACTION)
+    if not path.exists():
         return []
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            rows = list(csv.reader(file))[1:]
+        text = read_bounded(path, MOST_TEXT_BYTES).decode("utf-8-sig")
+        rows = list(csv.reader(io.StringIO(text, newline="")))[1:]
         for row in rows:
             if len(row) != n_columns:
                 raise ValueError(f"a line has {len(row)} cells, not {n_columns}")
-            for place in numbers:
-                if not row[place].lstrip("-").replace(".", "", 1).isdecimal():
-                    raise ValueError(f"{row[place]!r} is no number")
+            for place, form in forms.items():
+                if not form.fullmatch(row[place]):
+                    raise ValueError(f"{row[place][:20]!r} is no number")
     except (OSError, ValueError, csv.Error) as error:
         raise RunFolderError(f"{path} cannot be read ({error}). Remove it, or make the run again.") from None
     return rows
