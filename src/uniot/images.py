@@ -26,6 +26,7 @@ from uniot.embeddings.image_samples import ImageSamples
 from uniot.embeddings.reading import Skipped
 from uniot.embeddings.store import EmbeddingStore
 from uniot.errors import DataError
+from uniot.experiment_loggers import ExperimentLogger
 from uniot.model import AdaptedModel
 from uniot.network_features import embeddings_of_samples
 from uniot.prediction import Prediction
@@ -87,6 +88,7 @@ def adapt_images(
     processes: Processes | None = None,
     watch: Callable[[np.ndarray, np.ndarray], Watch] | None = None,
     on_step: OnStep | None = None,
+    logger: ExperimentLogger | None = None,
 ) -> ImageRun:
     """Adapts from labelled to unlabelled images.
 
@@ -103,6 +105,7 @@ def adapt_images(
         watch: from the source classes and the places of the target files kept, among those given, to what adds
             columns to the history.
         on_step: called with step, number of steps and numbers of the step.
+        logger: for settings and losses, if something is trained.
     """
     reading, processes = reading or Reading(), processes or Processes()
     labelled = read_collection(source, reader, reading, processes, collection="source")
@@ -132,6 +135,7 @@ def adapt_images(
         processes=processes,
         watch=None if watch is None else watch(np.unique(labels), unlabelled.kept),
         on_step=on_step,
+        logger=logger,
     )
     equal = duplicates(labelled.contents, unlabelled.contents)
     # An image of the target that somebody named is in both collections on purpose.

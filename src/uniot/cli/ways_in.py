@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from uniot.data_quality.checks import CheckedCollections
+    from uniot.experiment_loggers import ExperimentLogger
     from uniot.images import ImageRun, Reading
     from uniot.labelling import Names
     from uniot.model import AdaptedModel
@@ -127,7 +128,14 @@ class Beginning:
         return kinds[0] == "images"
 
 
-def from_embeddings(begin: Beginning, out: Path, settings: Settings, processes: Processes, labels: str | None) -> Found:
+def from_embeddings(
+    begin: Beginning,
+    out: Path,
+    settings: Settings,
+    processes: Processes,
+    labels: str | None,
+    logger: ExperimentLogger | None = None,
+) -> Found:
     """A run from two files of embeddings, or from the digits of the demo; `labels` is a file, for the scores."""
     import numpy as np
 
@@ -158,6 +166,7 @@ def from_embeddings(begin: Beginning, out: Path, settings: Settings, processes: 
             processes=processes,
             oracle_y_target=truth,
             on_step=on_step,
+            logger=logger,
         )
     checked = None
     if processes.rank == 0:
@@ -218,6 +227,7 @@ def from_images(
     reading: Reading,
     processes: Processes,
     labels: str | None,
+    logger: ExperimentLogger | None = None,
 ) -> Found:
     """A run from two collections of images; `labels` is `folders` or a list file, for the scores."""
     import numpy as np
@@ -251,6 +261,7 @@ def from_images(
             processes=processes,
             watch=None if truth is None else lambda classes, kept: oracle_watch(truth[kept], classes, len(kept)),
             on_step=on_step,
+            logger=logger,
         )
     true = None if truth is None else truth[run.target.kept]
     checked = check_images(run) if processes.rank == 0 else None
@@ -269,18 +280,27 @@ def open_reading(
     return Reading(EmbeddingStore(store), strict, workers, progress)
 
 
-def show(found: Found, out: Path, begin: Beginning, *, was_finished: bool) -> None:
-    """What came out of a run, and what is next."""
+def show(
+    found: Found, out: Path, begin: Beginning, *, was_finished: bool, logger: ExperimentLogger | None = None
+) -> None:
+    """What came out of a run, and what is next; its scores are logged, and the log ends."""
+    from uniot.adaptation import log_end
     from uniot.run_contents import judged_by, preference_line
 
     model, screen = found.model, console()
     if was_finished:
         screen.print(f"{out} is already finished; nothing was trained.")
     show_prediction(model, model.target)
+    scores = None
     if found.truth is not None:
         from uniot.cli.evaluate import score_run, show_run_scores
 
-        show_run_scores(score_run(model, found.truth, out))
+        scores = score_run(model, found.truth, out)
+        show_run_scores(scores)
+    if logger is not None and not was_finished:
+        log_end(logger, model, None if scores is None else (scores.others or scores.all_samples).to_dict())
+        if not model.settings.steps:
+            screen.print(f"Nothing was logged: {model.settings.method} trains nothing here.")
     if found.images is not None:
         show_reading(found.images, out)
     for line in () if found.checked is None else found.checked.lines(out):
