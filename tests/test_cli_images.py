@@ -337,7 +337,7 @@ def test_ctrl_c_while_images_are_read_is_told_and_what_was_computed_is_kept(plac
     process = subprocess.Popen(command, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True)
     # A line that names a speed: the first batch is back.
     while "images/s" not in (line := process.stderr.readline()):
-        assert line.startswith("images ")
+        assert line.startswith(".: images ")
     process.send_signal(signal.SIGINT)
     told = process.communicate(timeout=60)[1]
     assert process.returncode == 130
