@@ -26,7 +26,7 @@ from uniot.universal.neighbours import Neighbours
 LISTED, CLEAR = 0.5, 0.8
 """Scores from which on a label is listed, and from which on it is clear."""
 
-# All of these were chosen on PACS, PlantVillage, PlantDoc and digits with 5 % of the labels flipped, not on Office-31.
+# Chosen on PACS, PlantVillage, PlantDoc and digits with 5 % of the labels flipped: docs/data-quality.md.
 _WIDTH = 256
 _NEIGHBOURS = 20
 _TEMPERATURE = 0.1
