@@ -197,13 +197,13 @@ def test_file_of_another_version_names_both(tmp_path, metadata):
     path = tmp_path / "model.safetensors"
     save_file({"weight": torch.zeros(2)}, path, metadata)
     other = None if metadata is None else metadata["format"]
-    with pytest.raises(RunFolderError, match=f"has format {other!r} and this version of uniot reads 'uniot-2'"):
+    with pytest.raises(RunFolderError, match=f"has format {other!r} and this version of uniot reads 'uniot-3'"):
         read_tensors(path)
 
 
 def test_file_without_its_description_and_checksum_is_refused(tmp_path):
     path = tmp_path / "model.safetensors"
-    save_file({"weight": torch.zeros(2)}, path, {"format": "uniot-2"})
+    save_file({"weight": torch.zeros(2)}, path, {"format": "uniot-3"})
     with pytest.raises(RunFolderError, match="does not match its own checksum"):
         read_tensors(path)
 
