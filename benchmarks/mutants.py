@@ -105,6 +105,8 @@ def run_tests(copy: Path, tests: Sequence[str], seconds: float) -> tuple[int | N
     """Run tests in a copy; return what pytest returned, None if it took too long, and what it printed."""
     # Without bytecode: it is told apart by size and second alone, and a change may have the same of both.
     settings = {"PYTHONPATH": str(copy / "src"), "PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1"}
+    # Plugins of whatever else is installed take longer to import than most of these tests run.
+    settings["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
     process = subprocess.Popen(
         [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *tests],
         cwd=copy,

@@ -198,7 +198,9 @@ def test_log_of_a_damaged_file_is_moved_aside_with_it(filled):
         late.put_many([b"late"], ROWS[:1])
         log = Path(f"{path}-wal").read_bytes()
         damaged(path, 0)
-        with pytest.warns(UserWarning, match="is damaged and was moved"), store.table("network a") as first:
+        with pytest.warns(UserWarning, match="is damaged and was moved"):
+            first = store.table("network a")
+        with first:
             (aside,) = store.folder.glob("*.damaged-wal")
             assert aside.read_bytes() == log
             assert first.get_many([*KEYS, b"late"]) == {}
