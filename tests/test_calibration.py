@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from uniot.calibration import Calibration, fit_calibration
@@ -24,6 +24,7 @@ def decided(shares) -> Decision:
 
 
 @given(shares=SHARES, known=EXPONENTS, unknown=EXPONENTS)
+@example(shares=[[1.0, 244.0, 244.0]], known=1.0, unknown=1.0)
 @settings(deadline=None)
 def test_the_largest_probability_is_the_answers_and_its_confidence(shares, known, unknown):
     decision, calibration = decided(shares), Calibration(known, unknown)

@@ -480,3 +480,25 @@ def test_ctrl_c_saves_and_the_same_command_ends_like_an_undisturbed_run(
     assert cut[1] == whole[1]
     for name, tensor in whole[0].items():
         torch.testing.assert_close(cut[0][name], tensor, rtol=0, atol=0, equal_nan=True)
+
+
+def test_wrong_labels_and_copies_are_listed_and_counted_in_the_last_lines(
+    uniot: Callable, toy: ToyDomains, tmp_path: Path
+) -> None:
+    labels, target = toy.y_source.copy(), toy.x_target.copy()
+    other = next(name for name in labels if name != labels[5])
+    labels[5], target[9] = other, toy.x_source[0]
+    np.savez(tmp_path / "source.npz", x=toy.x_source, y=labels, ids=[f"s{row}" for row in range(len(labels))])
+    np.savez(tmp_path / "target.npz", x=target)
+    out = tmp_path / "run"
+    command = ("adapt", tmp_path / "source.npz", tmp_path / "target.npz", "--out", out)
+    first, again = uniot(*command), uniot(*command)
+    for done in (first, again):
+        assert f"1 source label looks wrong: see {out / 'suspect_labels.csv'}" in done.stdout
+        assert "1 pair of samples is nearly the same (1 between the two, 1 of which got the label of" in done.stdout
+    with (out / "suspect_labels.csv").open(newline="") as file:
+        (line,) = csv.DictReader(file)
+    assert (line["sample"], line["label"], line["suggested"]) == ("s5", str(other), str(toy.y_source[5]))
+    np.savez(tmp_path / "source.npz", x=toy.x_source, y=toy.y_source)
+    assert uniot(*command, "--overwrite").code == 0
+    assert not (out / "suspect_labels.csv").exists()

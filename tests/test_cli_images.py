@@ -337,7 +337,7 @@ def test_ctrl_c_while_images_are_read_is_told_and_what_was_computed_is_kept(plac
     process = subprocess.Popen(command, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True)
     # A line that names a speed: the first batch is back.
     while "images/s" not in (line := process.stderr.readline()):
-        assert line.startswith("images ")
+        assert line.startswith(".: images ")
     process.send_signal(signal.SIGINT)
     told = process.communicate(timeout=60)[1]
     assert process.returncode == 130
@@ -366,3 +366,17 @@ def test_killed_at_any_moment_goes_on_to_the_same_predictions(uniot, place, adap
     uniot(*command, folder=folder)
     assert (folder / "run" / "predictions.csv").read_bytes() == expected
     assert [path.name for path in (folder / "run").iterdir() if path.name.endswith(".partial")] == []
+
+
+def test_wrong_label_and_resized_copy_are_listed(uniot, place, tmp_path):
+    for name in ("labelled", "unlabelled"):
+        shutil.copytree(place / name, tmp_path / name)
+    with Image.open(tmp_path / "labelled" / "circle" / "00 é.png") as picture:
+        picture.resize((192, 160)).save(tmp_path / "unlabelled" / "copy.png")
+    (tmp_path / "labelled" / "stripes" / "03 é.png").rename(tmp_path / "labelled" / "square" / "moved.png")
+    uniot("adapt", "labelled", "unlabelled", "--out", "run", folder=tmp_path)
+    pairs = answers(tmp_path / "run" / "near_duplicates.csv")
+    between = [(one["first"], one["second"]) for one in pairs if one["where"] == "both"]
+    assert between == [("circle/00 é.png", "copy.png")]
+    suspects = answers(tmp_path / "run" / "suspect_labels.csv")
+    assert (suspects[0]["sample"], suspects[0]["suggested"]) == ("square/moved.png", "stripes")

@@ -54,7 +54,7 @@ def test_constructor_repeats_the_settings_and_their_defaults() -> None:
     defaults = {name: field.default for name, field in Settings.model_fields.items() if name != "seed"}
     defaults["method_options"] = None  # a constructor has no default that can be changed
     assert {name: parameters[name].default for name in defaults} == defaults
-    assert set(parameters) - set(defaults) == {"variant", "unknown_label", "random_state"}
+    assert set(parameters) - set(defaults) == {"variant", "unknown_label", "logger", "random_state"}
 
 
 def test_get_params_clone_and_repr_follow_scikit_learn(fitted: UniOT) -> None:

@@ -26,6 +26,7 @@ from uniot.data.toy import ToyDomains, make_toy_domains
 from uniot.errors import DataError, RunFolderError
 from uniot.hub import pull, push
 from uniot.hub.card import model_card
+from uniot.model import AdaptedModel
 from uniot.model_files import load_model, save_model
 from uniot.run_folder import read_tensors, write_tensors
 from uniot.settings import ImageSettings, Settings
@@ -112,6 +113,11 @@ def run(toy: ToyDomains, tmp_path_factory: pytest.TempPathFactory) -> Path:
     names = [f"secret/patient-{row}.jpg" for row in range(len(toy.x_target))]
     save_model(fitted.model_, folder, names, {"source": str(folder / "source.npz"), "target": "/secret/target.npz"})
     return folder
+
+
+@pytest.fixture(scope="module")
+def loaded(run: Path) -> AdaptedModel:
+    return load_model(run)
 
 
 @pytest.fixture(scope="module")
@@ -476,8 +482,8 @@ def test_a_licence_is_an_abbreviation(licence: str, run: Path, tmp_path: Path) -
 
 
 @given(st.lists(st.text(max_size=8) | st.sampled_from(["```", "`````", "---", "a\nb", "b\udcff"]), min_size=1))
-def test_no_class_name_breaks_out_of_its_block(run: Path, names: list[str]) -> None:
-    card = model_card(replace(load_model(run), classes=np.array(names)), REPOSITORY)
+def test_no_class_name_breaks_out_of_its_block(loaded: AdaptedModel, names: list[str]) -> None:
+    card = model_card(replace(loaded, classes=np.array(names)), REPOSITORY)
     card.encode("utf-8")
     block = card.partition("## Classes\n\n")[2]
     fence = re.match(r"`+", block)[0]

@@ -15,9 +15,9 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 
 LAYERS = [
     {"errors", "untrusted", "words"},
-    {"settings", "prediction", "processes", "threshold", "stored_tensors", "calibration"},
+    {"settings", "prediction", "processes", "threshold", "stored_tensors", "calibration", "experiment_loggers"},
     {"data", "transport", "universal", "run_folder", "clustering"},
-    {"embeddings", "networks", "losses", "answers", "sorted_copies", "pictures", "annotations"},
+    {"embeddings", "networks", "losses", "answers", "sorted_copies", "pictures", "annotations", "data_quality"},
     {"methods", "discovery", "evaluation"},
     {"training", "network_features"},
     {"model"},

@@ -168,7 +168,7 @@ def test_unknown_key_is_refused_with_the_list_of_known_ones(tmp_path):
         ("learning_rate", 0.0, "greater than 0"),
         ("batch_size", 3.5, "integer"),
         ("batch_size", "many", "integer"),
-        ("backbone", "resnet", "match"),
+        ("network", "resnet", "match"),
         ("temperature", math.nan, "less than or equal to 100"),
         ("temperature", math.inf, "less than or equal to 100"),
     ],

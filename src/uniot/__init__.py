@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from uniot.data_quality import near_duplicates, suspect_labels
     from uniot.errors import UniotError
     from uniot.estimator import UniOT
     from uniot.evaluation import evaluate, h3_score, h_score
@@ -32,10 +33,22 @@ _HOME = {
     "evaluate": "uniot.evaluation",
     "h3_score": "uniot.evaluation",
     "h_score": "uniot.evaluation",
+    "near_duplicates": "uniot.data_quality",
+    "suspect_labels": "uniot.data_quality",
     "unbalanced_plan": "uniot.transport",
 }
 
-__all__ = ["UniOT", "UniotError", "balanced_plan", "evaluate", "h3_score", "h_score", "unbalanced_plan"]
+__all__ = [
+    "UniOT",
+    "UniotError",
+    "balanced_plan",
+    "evaluate",
+    "h3_score",
+    "h_score",
+    "near_duplicates",
+    "suspect_labels",
+    "unbalanced_plan",
+]
 
 
 def __getattr__(name: str) -> Any:

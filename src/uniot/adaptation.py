@@ -19,6 +19,7 @@ from uniot.data.samples import Samples
 from uniot.embeddings.image_reader import ImageReader
 from uniot.errors import DataError, RunFolderError, SettingsError
 from uniot.evaluation import common_recall, specificity
+from uniot.experiment_loggers import ExperimentLogger, ended_on_failure, log_numbers, logging_step
 from uniot.method_building import build_method, carry_over
 from uniot.methods import Losses, method_info
 from uniot.model import AdaptedModel
@@ -50,6 +51,7 @@ def adapt(
     processes: Processes | None = None,
     watch: Watch | None = None,
     on_step: OnStep | None = None,
+    logger: ExperimentLogger | None = None,
 ) -> AdaptedModel:
     """Trains on both collections and answers for the target.
 
@@ -67,6 +69,7 @@ def adapt(
         processes: who shares the work.
         watch: adds columns to the history.
         on_step: called with step, number of steps and numbers of the step.
+        logger: for settings and losses, if something is trained; ended here only if the training fails.
     """
     classes, class_index = np.unique(labels, return_inverse=True)
     if len(classes) < 2:
@@ -97,18 +100,23 @@ def adapt(
     source_classes = torch.from_numpy(class_index.astype(np.int64))
     if start is not None:
         carry_over(method, start, classes, source, source_classes)
-    history = train(
-        method,
-        source,
-        source_classes,
-        target,
-        settings,
-        folder=run,
-        fingerprint=digest,
-        processes=processes,
-        watch=watch,
-        on_step=None if on_step is None else lambda step, row: on_step(step, steps, row),
-    )
+    processes = processes or Processes()
+    if logger is not None and steps and processes.rank == 0:
+        logger.log_hyperparams(settings.model_dump())
+        on_step = logging_step(logger, on_step)
+    with ended_on_failure(logger):
+        history = train(
+            method,
+            source,
+            source_classes,
+            target,
+            settings,
+            folder=run,
+            fingerprint=digest,
+            processes=processes,
+            watch=watch,
+            on_step=None if on_step is None else lambda step, row: on_step(step, steps, row),
+        )
     n_values = (len(source) + len(target)) * math.prod(shape)
     with one_thread() if n_values <= _SMALL_VALUES else nullcontext():
         return conclude(
@@ -142,6 +150,24 @@ def _step_warnings(settings: Settings, *, trains: bool) -> tuple[str, ...]:
             f"this run ends with step {settings.steps}, so it never does. Give more steps.",
         )
     return ()
+
+
+def log_end(logger: ExperimentLogger, model: AdaptedModel, scores: Mapping[str, Any] | None = None) -> None:
+    """Log what a training came to, and end the logged run.
+
+    Args:
+        logger: the one that `adapt` was given.
+        model: what the training ended with; if nothing was trained, nothing is logged.
+        scores: against true labels, if they are known.
+    """
+    if model.settings.steps:
+        found = {"private_prior": model.private_prior, "n_private_classes": model.groups.n_groups}
+        if model.reliability is not None and model.reliability.accuracy is not None:
+            found["estimated_accuracy"] = model.reliability.accuracy
+        log_numbers(
+            logger, found | {f"score_{name}": value for name, value in (scores or {}).items()}, model.settings.steps
+        )
+    logger.finalize("success")
 
 
 def labels_as_classes(labels: Any, classes: np.ndarray, name: str) -> np.ndarray:

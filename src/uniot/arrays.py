@@ -14,6 +14,7 @@ from uniot.data.arrays import as_inputs, as_labels, is_row_of, scaled_rows
 from uniot.data.augmentation import rewrite
 from uniot.data.samples import TensorSamples
 from uniot.errors import DataError
+from uniot.experiment_loggers import ExperimentLogger
 from uniot.model import AdaptedModel
 from uniot.processes import Processes
 from uniot.settings import Settings
@@ -32,6 +33,7 @@ def adapt_arrays(
     processes: Processes | None = None,
     oracle_y_target: Any = None,
     on_step: OnStep | None = None,
+    logger: ExperimentLogger | None = None,
 ) -> AdaptedModel:
     """Adapt from a labelled array to an unlabelled one.
 
@@ -46,6 +48,7 @@ def adapt_arrays(
         processes: who shares the work; every process has all the data.
         oracle_y_target: true target labels, (n_target,), which add columns to the history and nothing else.
         on_step: called with step, number of steps and numbers of the step.
+        logger: for settings and losses, if something is trained.
     """
     source, labels, target = _checked(X, y, X_target, settings)
     # Only the labelled images are varied: it widens what a class may look like, the target is what it is.
@@ -64,6 +67,7 @@ def adapt_arrays(
         processes=processes,
         watch=None if oracle_y_target is None else oracle_watch(oracle_y_target, classes, len(target)),
         on_step=on_step,
+        logger=logger,
     )
 
 

@@ -76,14 +76,16 @@ class Calibration:
             known: whether the largest is enough, (n,).
         """
         of_class = self.class_probabilities(shares)
-        own, nearest = of_class.max(dim=1, keepdim=True)
-        largest = shares.max(dim=1).values
+        own = of_class.max(dim=1, keepdim=True).values
+        largest, nearest = shares.max(dim=1)
         of_unknown = self.unknown_probability(largest, known)[:, None]
         of_known = 1 - of_unknown
         answer = self.confidence(largest, own[:, 0], known)[:, None]
         of_nearest = torch.where(known[:, None], answer, of_known * own)
         others = of_class * ((of_known - of_nearest) / (1 - own).clamp_min(1e-12))
-        is_nearest = torch.arange(shares.shape[1], device=shares.device) == nearest
+        # Of two equal classes, rounding must not prefer the other.
+        others = others.minimum(of_nearest)
+        is_nearest = torch.arange(shares.shape[1], device=shares.device) == nearest[:, None]
         return torch.cat([torch.where(is_nearest, of_nearest, others), of_unknown], dim=1)
 
 

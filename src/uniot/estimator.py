@@ -12,10 +12,11 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
 from torch import Tensor
 
-from uniot.adaptation import OnStep
+from uniot.adaptation import OnStep, log_end
 from uniot.arrays import adapt_arrays, inputs_of
 from uniot.data.domains import by_domain
 from uniot.errors import DataError, NotFittedError, SettingsError, UniotWarning
+from uniot.experiment_loggers import ExperimentLogger, check_logger
 from uniot.methods import check_method
 from uniot.model import AdaptedModel
 from uniot.model_files import load_model, save_model
@@ -66,6 +67,9 @@ class UniOT(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         store_target: whether the target's embeddings are kept, where the method looks at neighbours; without them new
             samples are compared with averages of at least five target samples each.
         checkpoint_every: steps between two checkpoints, where `fit` is given a folder.
+        logger: where settings, losses step by step and the final estimates are logged, if the method trains: an object
+            with `log_hyperparams`, `log_metrics` and `finalize`, as the loggers of lightning fabric have; nowhere if
+            None.
         random_state: integer, `RandomState`, or None for another result each time.
 
     Attributes:
@@ -120,6 +124,7 @@ class UniOT(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         store_target: bool = True,
         unknown_label: str | int | None = None,
         checkpoint_every: int = 100,
+        logger: ExperimentLogger | None = None,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
         self.variant = variant
@@ -152,6 +157,7 @@ class UniOT(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.store_target = store_target
         self.unknown_label = unknown_label
         self.checkpoint_every = checkpoint_every
+        self.logger = logger
         self.random_state = random_state
 
     def fit(
@@ -187,6 +193,8 @@ class UniOT(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         settings = self._given_settings()
         check_method(settings)
+        if self.logger is not None:
+            check_logger(self.logger)
         if sample_domain is not None:
             if X_target is not None:
                 raise DataError("X_target and sample_domain were both given. Give the one or the other.")
@@ -208,7 +216,12 @@ class UniOT(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             processes=processes,
             oracle_y_target=oracle_y_target,
             on_step=on_step,
+            logger=self.logger,
         )
+        if self.logger is not None and (processes is None or processes.rank == 0):
+            if not model.settings.steps:
+                warnings.warn(f"{settings.method} trains nothing, so nothing was logged.", UniotWarning, stacklevel=2)
+            log_end(self.logger, model)
         for words in () if model.reliability is None else model.reliability.warnings:
             warnings.warn(words, UniotWarning, stacklevel=2)
         return self._set_fitted(model)

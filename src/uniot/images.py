@@ -18,6 +18,7 @@ from uniot.adaptation import OnStep, adapt
 from uniot.data.arrays import scaled_rows
 from uniot.data.image_files import ImageFile
 from uniot.data.samples import Samples, TensorSamples
+from uniot.data_quality.checks import CheckedCollections, LabelledSamples, check_collections
 from uniot.embeddings.blocks import Extraction
 from uniot.embeddings.extraction import OnProgress, duplicates, extract, extract_blocks
 from uniot.embeddings.image_reader import ImageReader
@@ -25,7 +26,9 @@ from uniot.embeddings.image_samples import ImageSamples
 from uniot.embeddings.reading import Skipped
 from uniot.embeddings.store import EmbeddingStore
 from uniot.errors import DataError
+from uniot.experiment_loggers import ExperimentLogger
 from uniot.model import AdaptedModel
+from uniot.network_features import embeddings_of_samples
 from uniot.prediction import Prediction
 from uniot.processes import Processes
 from uniot.run_folder import write_text
@@ -85,6 +88,7 @@ def adapt_images(
     processes: Processes | None = None,
     watch: Callable[[np.ndarray, np.ndarray], Watch] | None = None,
     on_step: OnStep | None = None,
+    logger: ExperimentLogger | None = None,
 ) -> ImageRun:
     """Adapts from labelled to unlabelled images.
 
@@ -101,6 +105,7 @@ def adapt_images(
         watch: from the source classes and the places of the target files kept, among those given, to what adds
             columns to the history.
         on_step: called with step, number of steps and numbers of the step.
+        logger: for settings and losses, if something is trained.
     """
     reading, processes = reading or Reading(), processes or Processes()
     labelled = read_collection(source, reader, reading, processes, collection="source")
@@ -130,11 +135,33 @@ def adapt_images(
         processes=processes,
         watch=None if watch is None else watch(np.unique(labels), unlabelled.kept),
         on_step=on_step,
+        logger=logger,
     )
     equal = duplicates(labelled.contents, unlabelled.contents)
     # An image of the target that somebody named is in both collections on purpose.
     in_both = [pair for pair in equal if labelled.files[pair[0]].path != unlabelled.files[pair[1]].path]
     return ImageRun(model, labelled, unlabelled, in_both)
+
+
+def check_images(run: ImageRun) -> CheckedCollections:
+    """Look for wrong labels and near-duplicates among the images of a run, by the embeddings that it ended with."""
+    model = run.model
+    assert model.reader is not None
+    source, target = run.source, run.target
+    rows = [source.values, target.values]
+    if model.reader.fine_tunes:
+        both = [_samples(one, model.reader, model.settings) for one in (source, target)]
+        rows = [embeddings_of_samples(model.method, one, torch.arange(len(one))).numpy() for one in both]
+    places = {file.path for file in target.files}
+    return check_collections(
+        LabelledSamples(
+            rows[0],
+            [file.name for file in source.files],
+            np.array([str(file.label) for file in source.files]),
+            np.array([file.path in places for file in source.files]),
+        ),
+        LabelledSamples(rows[1], [file.name for file in target.files], model.labels(model.target)),
+    )
 
 
 def read_collection(

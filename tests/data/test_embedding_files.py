@@ -504,7 +504,7 @@ def test_csv_without_numbers_in_their_places_is_refused(tmp_path, rows, words):
 
 def test_long_lists_of_columns_are_shortened(tmp_path):
     rows = [["0.5"] * 2000, [1] * 2000]
-    with pytest.raises(DataError, match=r"… \(2000 in all\)") as caught:
+    with pytest.raises(DataError, match="and 1,988 more") as caught:
         read_embeddings(write_csv(tmp_path / "a.csv", rows))
     assert len(str(caught.value)) < 500
 

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 
 from uniot.universal import ClassSums, Metric, fit_metric
-from uniot.universal.metric import _leading_directions
+from uniot.universal.metric import leading_directions
 
 
 def draw(seed: int = 0, d: int = 12, n: int = 400) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -138,10 +138,10 @@ def test_common_shift_of_the_target_matters_only_where_domains_share_a_centre():
 
 
 @pytest.mark.parametrize("width", [3, 12, 30])
-def test_leading_directions_are_those_of_the_full_decomposition(width):
+def testleading_directions_are_those_of_the_full_decomposition(width):
     generator = torch.Generator().manual_seed(3)
     rows = torch.randn(200, 60, generator=generator) * torch.linspace(3, 0.1, 60)
-    found = _leading_directions(rows, width, generator)
+    found = leading_directions(rows, width, generator)
     assert torch.allclose(found.t() @ found, torch.eye(width), atol=1e-4)
     expected = torch.linalg.svdvals(rows.double()).square()
     kept = (rows.double() @ found.double()).square().sum()

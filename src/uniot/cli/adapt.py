@@ -35,6 +35,14 @@ class Precision(Enum):
     FP16 = "16-mixed"
 
 
+class Log(Enum):
+    """Where a training is logged."""
+
+    TENSORBOARD = "tensorboard"
+    MLFLOW = "mlflow"
+    WANDB = "wandb"
+
+
 _IMAGES, _MACHINES = "Images", "Several processes"
 
 
@@ -81,6 +89,9 @@ def adapt(
         typer.Option(
             help="True labels of the target, only to score the result: `folders`, or a file. Training never sees them."
         ),
+    ] = None,
+    log: Annotated[
+        Log | None, typer.Option(help="Log settings, losses and scores there too, if the method trains.")
     ] = None,
     checkpoint_every: Annotated[int | None, typer.Option(help="Steps between two checkpoints; 100.")] = None,
     backbone: Annotated[
@@ -137,6 +148,7 @@ def adapt(
 
     Once groups have names: `uniot adapt --continue run/`
     """
+    from uniot.experiment_loggers import open_logger
     from uniot.labelling import write_names
     from uniot.methods import check_method
     from uniot.model_files import is_saved
@@ -188,6 +200,7 @@ def adapt(
         others = {"strict": strict or None, "store": store, "workers": workers}
         options = {f"--{name.replace('_', '-')}": value for name, value in (of_images | others).items()}
         refuse_for_embeddings(options, "the collections are embeddings")
+    logger = None if log is None else open_logger(log.value, out)
     processes = start_processes(n_devices, nodes, images.precision)
     leads = processes.rank == 0
     with ExitStack() as stack:
@@ -201,9 +214,9 @@ def adapt(
         was_finished = is_saved(out)
         if are_images:
             reading = open_reading(begin, strict, store, workers, stack if leads else None)
-            found = from_images(begin, out, chosen, images, reading, processes, target_labels)
+            found = from_images(begin, out, chosen, images, reading, processes, target_labels, logger)
         else:
-            found = from_embeddings(begin, out, chosen, processes, target_labels)
+            found = from_embeddings(begin, out, chosen, processes, target_labels, logger)
         if was_finished:
             check_names(out, found.names)
         if leads:
@@ -213,7 +226,7 @@ def adapt(
                 write_names(out / BEGAN_WITH, begin.names.lines())
         processes.wait()
     if leads:
-        show(found, out, begin, was_finished=was_finished)
+        show(found, out, begin, was_finished=was_finished, logger=logger)
 
 
 def _continued(

@@ -26,6 +26,8 @@ _RUN_FILES = (
     "metrics.json",
     "skipped.csv",
     "duplicates.csv",
+    "suspect_labels.csv",
+    "near_duplicates.csv",
     "images.json",
     "pictures.safetensors",
     "report.html",
@@ -62,7 +64,8 @@ def warn_of_outdated_names(folder: Path, model: AdaptedModel) -> None:
 
 def clear_run(folder: Path) -> None:
     """Removes what a run wrote, and nothing else: the names that people gave its groups stay."""
-    shutil.rmtree(folder / "checkpoints", ignore_errors=True)
+    for name in ("checkpoints", "tensorboard"):
+        shutil.rmtree(folder / name, ignore_errors=True)
     for name in _RUN_FILES:
         (folder / name).unlink(missing_ok=True)
 

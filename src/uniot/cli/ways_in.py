@@ -22,6 +22,8 @@ from uniot.words import counted, plural
 if TYPE_CHECKING:
     import numpy as np
 
+    from uniot.data_quality.checks import CheckedCollections
+    from uniot.experiment_loggers import ExperimentLogger
     from uniot.images import ImageRun, Reading
     from uniot.labelling import Names
     from uniot.model import AdaptedModel
@@ -42,9 +44,12 @@ class Found:
     has_unused_labels: bool = False
     images: ImageRun | None = None
     pixels: tuple[np.ndarray, np.ndarray] | None = None
+    checked: CheckedCollections | None = None
 
     def write_notes(self, out: Path) -> None:
-        """Writes what there is to look at; which images could not be read, and which are in both collections."""
+        """Writes what there is to look at, what could not be read, and what is in both collections or looks wrong."""
+        if self.checked is not None:
+            self.checked.write(out)
         if self.pixels is not None:
             from uniot.pictures import PIXELS, write_pixels
 
@@ -123,18 +128,31 @@ class Beginning:
         return kinds[0] == "images"
 
 
-def from_embeddings(begin: Beginning, out: Path, settings: Settings, processes: Processes, labels: str | None) -> Found:
+def from_embeddings(
+    begin: Beginning,
+    out: Path,
+    settings: Settings,
+    processes: Processes,
+    labels: str | None,
+    logger: ExperimentLogger | None = None,
+) -> Found:
     """A run from two files of embeddings, or from the digits of the demo; `labels` is a file, for the scores."""
+    import numpy as np
+
     from uniot.arrays import adapt_arrays
     from uniot.data.embedding_files import read_labels
+    from uniot.data_quality.checks import LabelledSamples, check_collections
     from uniot.labelling.named_collections import named_embeddings
 
     if labels == "folders":
         raise DataError("--target-labels folders is for images. Give the file that holds the labels.")
-    x, y, target, names, has_labels = _arrays(begin)
+    read = _arrays(begin)
+    x, y, target, names, source_names = read.x, read.y, read.target, read.names, read.source_names
     truth = None if labels is None else read_labels(Path(labels), names)
     if begin.names is not None:
         x, y, target, kept = named_embeddings(x, y, target, names, begin.names)
+        decided = zip(begin.names.names, begin.names.decisions.tolist(), strict=True)
+        source_names = source_names + [name for name, decision in decided if decision != "discarded"]
         names = [name for name, keep in zip(names, kept, strict=True) if keep]
         truth = None if truth is None else truth[kept]
     with training_progress(processes.rank == 0) as on_step:
@@ -148,29 +166,57 @@ def from_embeddings(begin: Beginning, out: Path, settings: Settings, processes: 
             processes=processes,
             oracle_y_target=truth,
             on_step=on_step,
+            logger=logger,
         )
+    checked = None
+    if processes.rank == 0:
+        labelled = LabelledSamples(x, source_names, np.asarray(y), np.arange(len(x)) >= len(read.x))
+        checked = check_collections(labelled, LabelledSamples(target, names, model.labels(model.target)))
     return Found(
         model,
         names,
         truth,
-        has_unused_labels=has_labels and truth is None,
+        has_unused_labels=read.has_labels and truth is None,
         pixels=(x, target) if begin.source is None else None,
+        checked=checked,
     )
 
 
-def _arrays(begin: Beginning) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[str], bool]:
-    """Source, its labels, target, names of its samples, and whether it came with labels."""
+@dataclass(frozen=True)
+class _Arrays:
+    """Embeddings or digits of both collections, names of their samples, and whether the target came with labels."""
+
+    x: np.ndarray
+    y: np.ndarray
+    target: np.ndarray
+    names: list[str]
+    source_names: list[str]
+    has_labels: bool
+
+
+def _arrays(begin: Beginning) -> _Arrays:
     from uniot.data.digits import load_digits_pair
     from uniot.data.embedding_files import read_embeddings
 
     if begin.source is None or begin.target is None:
         digits = load_digits_pair()
-        return digits.source_images, digits.source_labels, digits.target_images, digits.target_names, False
+        x, y = digits.source_images, digits.source_labels
+        return _Arrays(x, y, digits.target_images, digits.target_names, _numbers(len(x)), has_labels=False)
     labelled, unlabelled = read_embeddings(begin.source), read_embeddings(begin.target)
     if labelled.y is None:
         raise DataError(f"{begin.source} holds no labels. Save them as y: `numpy.savez(file, x=embeddings, y=labels)`.")
-    names = unlabelled.ids or [str(row) for row in range(len(unlabelled.x))]
-    return labelled.x, labelled.y, unlabelled.x, names, unlabelled.y is not None
+    return _Arrays(
+        labelled.x,
+        labelled.y,
+        unlabelled.x,
+        names=unlabelled.ids or _numbers(len(unlabelled.x)),
+        source_names=labelled.ids or _numbers(len(labelled.x)),
+        has_labels=unlabelled.y is not None,
+    )
+
+
+def _numbers(count: int) -> list[str]:
+    return [str(row) for row in range(count)]
 
 
 def from_images(
@@ -181,6 +227,7 @@ def from_images(
     reading: Reading,
     processes: Processes,
     labels: str | None,
+    logger: ExperimentLogger | None = None,
 ) -> Found:
     """A run from two collections of images; `labels` is `folders` or a list file, for the scores."""
     import numpy as np
@@ -188,7 +235,7 @@ def from_images(
     from uniot.adaptation import oracle_watch
     from uniot.data.image_files import labelled_images, labels_from_folders, labels_from_list, unlabelled_images
     from uniot.embeddings.image_reader import ImageReader
-    from uniot.images import adapt_images
+    from uniot.images import adapt_images, check_images
     from uniot.labelling.named_collections import named_images
 
     assert begin.source is not None
@@ -214,9 +261,11 @@ def from_images(
             processes=processes,
             watch=None if truth is None else lambda classes, kept: oracle_watch(truth[kept], classes, len(kept)),
             on_step=on_step,
+            logger=logger,
         )
     true = None if truth is None else truth[run.target.kept]
-    return Found(run.model, [file.name for file in run.target.files], true, images=run)
+    checked = check_images(run) if processes.rank == 0 else None
+    return Found(run.model, [file.name for file in run.target.files], true, images=run, checked=checked)
 
 
 def open_reading(
@@ -231,20 +280,31 @@ def open_reading(
     return Reading(EmbeddingStore(store), strict, workers, progress)
 
 
-def show(found: Found, out: Path, begin: Beginning, *, was_finished: bool) -> None:
-    """What came out of a run, and what is next."""
+def show(
+    found: Found, out: Path, begin: Beginning, *, was_finished: bool, logger: ExperimentLogger | None = None
+) -> None:
+    """What came out of a run, and what is next; its scores are logged, and the log ends."""
+    from uniot.adaptation import log_end
     from uniot.run_contents import judged_by, preference_line
 
     model, screen = found.model, console()
     if was_finished:
         screen.print(f"{out} is already finished; nothing was trained.")
     show_prediction(model, model.target)
+    scores = None
     if found.truth is not None:
         from uniot.cli.evaluate import score_run, show_run_scores
 
-        show_run_scores(score_run(model, found.truth, out))
+        scores = score_run(model, found.truth, out)
+        show_run_scores(scores)
+    if logger is not None and not was_finished:
+        log_end(logger, model, None if scores is None else (scores.others or scores.all_samples).to_dict())
+        if not model.settings.steps:
+            screen.print(f"Nothing was logged: {model.settings.method} trains nothing here.")
     if found.images is not None:
         show_reading(found.images, out)
+    for line in () if found.checked is None else found.checked.lines(out):
+        screen.print(line)
     if found.has_unused_labels:
         screen.print(f"{begin.target} holds labels (y). They were not used; score with the line below.")
     show_private_classes(model)

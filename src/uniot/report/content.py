@@ -9,6 +9,7 @@ from typing import Any
 from uniot.methods import method_info
 from uniot.report import charts, curves, scores, summary
 from uniot.report.cards import make_cards
+from uniot.report.data_quality import read_faults
 from uniot.report.finished_run import FinishedRun
 from uniot.report.galleries import make_galleries
 from uniot.report.map import SampleMap
@@ -68,6 +69,7 @@ def make_content(run: FinishedRun, drawn: SampleMap) -> dict[str, Any]:
         "mass": curves.class_mass(run),
         "scores": scores.read_scores(run),
         "settings": scores.read_settings(run),
+        "faults": read_faults(run),
         "charts": figures,
         "data": page_data(run, drawn, matrices, on_map, [*classes.rows, *groups.rows]),
     }

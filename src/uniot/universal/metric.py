@@ -88,7 +88,7 @@ def fit_metric(
         source_centre = (source_centre + target_centre) / 2
         target_centre = source_centre.clone()
     source, target = source - torch.where(in_target[:, None], target_centre, source_centre), target - target_centre
-    basis = _leading_directions(
+    basis = leading_directions(
         torch.cat([source / len(source) ** 0.5, target / len(target) ** 0.5]), min(width, source.shape[1]), generator
     )
     class_means = class_sums.centred_means(source_centre, target_centre) @ basis
@@ -123,7 +123,7 @@ def _inverse_root(scatter: Tensor, shrinkage: float) -> Tensor:
     return root.float()
 
 
-def _leading_directions(rows: Tensor, width: int, generator: torch.Generator) -> Tensor:
+def leading_directions(rows: Tensor, width: int, generator: torch.Generator) -> Tensor:
     """Orthonormal columns, (d, width), by subspace iteration: a full decomposition of wide embeddings takes long."""
     if width >= rows.shape[1]:
         return torch.eye(rows.shape[1])
