@@ -193,6 +193,14 @@ def test_the_history_tells_how_well_the_detection_does(toy: ToyDomains) -> None:
     assert np.nanmean(specificity[-20:]) > 0.5
 
 
+def test_class_mass_is_that_after_the_last_step(fitted: UniOT, small: dict) -> None:
+    if small["variant"] == "universal":
+        assert fitted.class_mass_ is None
+        return
+    np.testing.assert_array_equal(fitted.class_mass_, fitted.model_.method.class_mass.numpy())
+    assert not np.allclose(fitted.class_mass_, 1 / len(fitted.classes_))
+
+
 def test_settings_show_what_the_data_decided(fitted: UniOT, toy: ToyDomains, small: dict) -> None:
     assert fitted.settings_.n_clusters == len(toy.x_target) // 4
     assert fitted.settings_.queue_size == 396  # whole batches of 36

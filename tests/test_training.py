@@ -272,6 +272,13 @@ def test_finished_run_is_not_trained_again(uninterrupted, tmp_path):
     assert same_history(history, uninterrupted[1])
 
 
+def test_end_of_a_run_is_saved_though_no_checkpoint_is_due(tmp_path):
+    history = train_toy(Toy(), folder=tmp_path, steps=6, checkpoint_every=4)
+    method = Toy()
+    assert train_toy(method, folder=tmp_path, steps=6, checkpoint_every=4).rows == history.rows
+    assert method.seen == []
+
+
 def test_crash_while_a_checkpoint_is_written_leaves_the_one_before(uninterrupted, tmp_path, monkeypatch):
     real = training.write_tensors
 

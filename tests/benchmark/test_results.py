@@ -93,6 +93,22 @@ def test_columns_may_stand_in_any_order_beside_others(tmp_path):
     assert read_results(path) == [replace(DONE, backbone="b")]
 
 
+def test_a_file_that_a_spreadsheet_saved_with_a_byte_order_mark_is_read(tmp_path):
+    path = tmp_path / "results.csv"
+    write_results(path, [DONE, FAILED])
+    path.write_text(path.read_text(encoding="utf-8"), encoding="utf-8-sig")
+    assert read_results(path) == [DONE, FAILED]
+
+
+@pytest.mark.parametrize("cell", ['"resnet50, frozen" pool', '"resnet50, frozen'])
+def test_a_cell_with_a_broken_quote_is_refused(tmp_path, cell):
+    path = tmp_path / "results.csv"
+    write_results(path, [DONE])
+    path.write_text(path.read_text().replace('"resnet50, frozen"', cell))
+    with pytest.raises(DataError, match="cannot be read as UTF-8 text with commas"):
+        read_results(path)
+
+
 def test_a_file_from_before_a_score_was_added_is_read_without_it(tmp_path):
     path = tmp_path / "results.csv"
     write_results(path, [DONE, FAILED])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import permutations
+
 import numpy as np
 import pytest
 
@@ -66,3 +68,12 @@ def test_nearest_gives_fitted_samples_their_group() -> None:
     features = clusters(5)
     found = private_groups(features, 5)
     np.testing.assert_array_equal(found.nearest(features), found.group)
+
+
+@pytest.mark.parametrize("sizes", [*permutations((5, 12, 30))])
+def test_groups_of_any_size_have_the_number_of_their_centre(sizes: tuple[int, ...]) -> None:
+    features = np.concatenate([clusters(1, size, seed=seed) for seed, size in enumerate(sizes)])
+    found = private_groups(features, 3)
+    np.testing.assert_array_equal(found.nearest(features), found.group)
+    truth = np.repeat(np.argsort(np.argsort(-np.array(sizes))), sizes)
+    np.testing.assert_array_equal(found.group, truth)

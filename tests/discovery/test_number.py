@@ -97,6 +97,66 @@ def test_two_samples_of_all_are_enough_to_be_asked_about():
     assert number_of_private_classes(seen).estimate <= 1
 
 
+def draw_of(known: list[bool], least_part: float = 0.0) -> _Draw:
+    rows = np.eye(len(known))
+    seen = SeenTarget(rows, None, np.array(known), np.zeros(len(known), dtype=np.int64), least_part)
+    return _Draw(seen, _cosine_distance(rows), np.arange(len(known)))
+
+
+def test_three_samples_are_a_private_group_and_two_are_not():
+    assert draw_of([False] * 5).private(np.array([0, 0, 0, 1, 1])) == 1
+
+
+def test_group_with_as_many_known_samples_as_unknown_ones_is_not_private():
+    groups = np.array([0] * 4 + [1] * 5)
+    assert draw_of([True, True, False, False, True, True, False, False, False]).private(groups) == 1
+
+
+def test_private_group_is_compared_with_the_median_of_the_known_ones():
+    # Known groups of 4, 6 and 40 samples, and one of 2, which does not count; private ones of 3 and 5.
+    sizes, known = (4, 6, 40, 2, 3, 5), (True, True, True, True, False, False)
+    draw = draw_of(np.repeat(known, sizes).tolist(), least_part=0.75)
+    assert draw.private(np.repeat(np.arange(6), sizes)) == 1
+
+
+def test_every_draw_has_four_fifths_of_the_samples_and_none_twice(monkeypatch):
+    drawn = []
+
+    def recorded(seen, distance, rows):
+        drawn.append(rows)
+        return _Draw(seen, distance, rows)
+
+    monkeypatch.setattr("uniot.discovery.number._Draw", recorded)
+    number_of_private_classes(target(3, 2))
+    assert len(drawn) == 20
+    assert all(len(set(rows.tolist())) == len(rows) == 80 for rows in drawn)
+    assert len({tuple(rows) for rows in drawn}) == 20
+
+
+def test_of_two_cuts_the_one_that_agrees_better_is_taken_however_little():
+    """The silhouette decides between cuts that agree equally well, and only between them."""
+
+    class Tree:
+        order = np.arange(6)
+        better = 0.0
+
+        def agreement(self, nearest, known):
+            return np.array([0.0, 0.8, 0.8 + self.better, 0.0, 0.0, 0.0])
+
+        def starts(self, n_groups):
+            return np.array([0, 3] if n_groups == 2 else [0, 2, 4])
+
+        def groups(self, n_groups):
+            return np.repeat(np.arange(n_groups), 6 // n_groups)
+
+    rows = np.eye(6)[[0, 0, 0, 1, 1, 1]]  # two groups, by every silhouette
+    seen = SeenTarget(rows, None, np.ones(6, dtype=bool), np.zeros(6, dtype=np.int64))
+    draw, tree, numbers = _Draw(seen, _cosine_distance(rows), np.arange(6)), Tree(), np.array([2, 3])
+    assert draw.best(tree, numbers).max() + 1 == 2
+    tree.better = 1e-6
+    assert draw.best(tree, numbers).max() + 1 == 3
+
+
 def test_counting_survives_a_file():
     found = number_of_private_classes(target(5, 4))
     assert NumberOfClasses.of(json.loads(json.dumps(asdict(found)))) == found

@@ -4,6 +4,7 @@ import sqlite3
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -180,6 +181,31 @@ def test_damaged_row_counts_as_absent_and_is_made_again(filled):
     with store.table("network a") as table:
         table.put_many(KEYS[2:3], ROWS[2:3])
     assert np.array_equal(rows_of(store)[KEYS[2]], ROWS[2])
+
+
+def test_rows_that_stand_under_the_key_of_another_count_as_absent(filled):
+    store, path = filled
+    with closing(sqlite3.connect(path)) as other:
+        values = dict(other.execute("SELECT key, value FROM rows"))
+        other.execute("UPDATE rows SET value = ? WHERE key = ?", (values[KEYS[1]], KEYS[0]))
+        other.commit()
+    assert set(rows_of(store)) == set(KEYS) - {KEYS[0]}
+
+
+def test_log_of_a_damaged_file_is_moved_aside_with_it(filled):
+    store, path = filled
+    with store.table("network a") as late:
+        late.put_many([b"late"], ROWS[:1])
+        log = Path(f"{path}-wal").read_bytes()
+        damaged(path, 0)
+        with pytest.warns(UserWarning, match="is damaged and was moved"):
+            first = store.table("network a")
+        with first:
+            (aside,) = store.folder.glob("*.damaged-wal")
+            assert aside.read_bytes() == log
+            assert first.get_many([*KEYS, b"late"]) == {}
+            first.put_many(KEYS, ROWS)
+    assert len(rows_of(store)) == 6
 
 
 @pytest.mark.parametrize(

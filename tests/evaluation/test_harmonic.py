@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import normalized_mutual_info_score
 
+from uniot.clustering import spherical_kmeans
 from uniot.errors import DataError, UndefinedScoreWarning
 from uniot.evaluation import common_accuracy, h3_score, h_score, unknown_recall
 from uniot.evaluation.harmonic import harmonic_mean
@@ -64,6 +65,19 @@ def test_oracle_h3_is_eq_16_on_the_truly_private_rows(day, features_of_day):
     assert h3_score(**day, oracle=True, features=features_of_day, average="instance") == pytest.approx(
         3 / (4 / 3 + 3 / 2 + 1)
     )
+
+
+def test_oracle_groups_are_drawn_from_the_seed(day, features_of_day, monkeypatch):
+    seeds = []
+
+    def recorded(features, n_groups, *, seed):
+        seeds.append(seed)
+        return spherical_kmeans(features, n_groups, seed=seed)
+
+    monkeypatch.setattr("uniot.evaluation.private_nmi.spherical_kmeans", recorded)
+    for seed in (0, 7):
+        h3_score(**day, oracle=True, features=features_of_day, seed=seed)
+    assert seeds == [0, 7]
 
 
 def test_oracle_h3_reads_features_of_private_rows_only(day, features_of_day):

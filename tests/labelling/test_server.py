@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import re
@@ -11,10 +12,11 @@ from contextlib import closing
 
 import pytest
 from PIL import Image
+from starlette.responses import PlainTextResponse
 
 from uniot.errors import SettingsError
 from uniot.labelling.actions import MOST_ROWS
-from uniot.labelling.guard import MOST_BODY_BYTES, MOST_IMPORT_BYTES, Access
+from uniot.labelling.guard import MOST_BODY_BYTES, MOST_IMPORT_BYTES, Access, Guard
 from uniot.labelling.server import listen, serve
 from uniot.labelling.thumbnails import Thumbnails
 from uniot.pictures import Pictures
@@ -85,6 +87,20 @@ def test_a_name_that_only_points_here_is_refused(untouched, host):
     answer = untouched.ask("/state", Host=host)
     assert answer.status in (400, 403)
     assert b"groups" not in answer.body
+
+
+@pytest.mark.parametrize(("hosts", "status"), [(["localhost"], 200), (["localhost", "evil.example"], 403), ([], 403)])
+def test_a_request_has_one_name_of_the_host(hosts, status):
+    access, answers = Access.new("127.0.0.1", 80), []
+    cookie = f"{access.cookie}={access.token}".encode()
+    headers = [(b"cookie", cookie), *((b"host", host.encode()) for host in hosts)]
+    scope = {"type": "http", "method": "GET", "path": "/state", "query_string": b"", "headers": headers}
+
+    async def send(message):
+        answers.append(message)
+
+    asyncio.run(Guard(PlainTextResponse("the state"), access)(scope, None, send))
+    assert answers[0]["status"] == status
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost:9999", "LOCALHOST", "[::1]:8000"])
@@ -264,7 +280,7 @@ def test_a_body_that_is_too_large_is_not_read(served):
     assert served.ask("/import", "POST", large).status == 422
     assert served.ask("/import", "POST", b" " * (MOST_IMPORT_BYTES + 1)).status == 413
     assert served.ask("/import/", "POST", large).status == 413
-    assert served.ask("/actions", "POST", written() + b" " * 1000).status == 200
+    assert served.ask("/actions", "POST", written().ljust(MOST_BODY_BYTES)).status == 200
 
 
 @pytest.mark.parametrize(

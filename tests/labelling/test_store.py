@@ -124,6 +124,25 @@ def test_two_processes_cannot_write_past_each_other(tmp_path):
     assert reopened(path).names == {0: "kettle"}
 
 
+def test_nobody_writes_between_looking_at_the_log_and_adding_to_it(tmp_path):
+    path, labels, refused = tmp_path / FILE, Labels.start(START), []
+    with closing(Store(path, "a run")) as store, closing(sqlite3.connect(path, timeout=0)) as other:
+
+        def write_meanwhile(statement: str) -> None:
+            if statement.startswith("SELECT"):
+                try:
+                    other.execute("INSERT INTO actions (kind, text, change) VALUES ('name', '', '')")
+                    other.commit()
+                except sqlite3.OperationalError as error:
+                    refused.append(str(error))
+
+        store._connection.set_trace_callback(write_meanwhile)
+        assert store.append(0, "name", "a name", rename(labels, 0, "kettle")) == 1
+        store._connection.set_trace_callback(None)
+        assert refused == ["database is locked"]
+        assert [entry.text for entry in store.entries()] == ["a name"]
+
+
 def test_labels_of_another_run_are_refused_with_what_to_do(tmp_path):
     Store(tmp_path / FILE, "a run").close()
     with pytest.raises(RunFolderError, match=r"belongs to another run: .* was made again .* move labels.sqlite away"):

@@ -282,6 +282,16 @@ def test_test_rule_uses_the_trained_class_mass_and_no_column_test(method):
     assert answer.nearest.tolist() == [0] * 10 + [3]
 
 
+def test_rule_decides_as_the_exact_solution_does_next_to_its_border(method):
+    features = F.normalize(torch.randn(400, 6, generator=torch.Generator().manual_seed(2)), dim=1)
+    method.conclude(features, torch.Generator().manual_seed(0))
+    cosines = features.double() @ method.classes.weight.detach().double().t()
+    exact = method.transport(cosines, None, torch.Generator().manual_seed(0), tolerance=1e-13)
+    shares = method.decide(features).shares.max(dim=1).values
+    expected = exact.log_mass(cosines).exp().max(dim=1).values * exact.n_rows
+    torch.testing.assert_close(shares, expected, rtol=1e-6, atol=0)
+
+
 def test_class_of_a_test_sample_is_the_row_argmax_of_the_plan(method):
     method.class_mass.copy_(torch.tensor([0.97, 0.01, 0.01, 0.01]))
     # Equally similar to classes 0 and 1: the trained mass decides for class 0.

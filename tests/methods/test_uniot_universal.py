@@ -13,6 +13,7 @@ from uniot.errors import DataError, SettingsError
 from uniot.evaluation import h_score
 from uniot.methods import Batch, create_method
 from uniot.settings import Settings
+from uniot.universal import Metric, Rejection
 
 SETTINGS = {"open-partial": (4, 3, 4), "open": (4, 0, 4), "partial": (4, 4, 0), "closed": (6, 0, 0)}
 
@@ -28,6 +29,24 @@ def fit(data: ToyDomains, options: dict[str, object] | None = None, **settings) 
 
 def unknown_share(model: UniOT) -> float:
     return float((model.labels_ == "unknown").mean())
+
+
+@pytest.mark.parametrize("named", [[0], [0, 2], [1, 2], [0, 1, 2, 3]])
+def test_shares_stand_in_the_order_of_the_classes_whichever_were_named_in_the_target(named):
+    prototypes, is_named = torch.eye(4, 6), torch.zeros(4, dtype=torch.bool)
+    is_named[named] = True
+    method = create_method(Settings.checked(method="uniot-universal").resolved(100), 6, 4)
+    method.metric = Metric(torch.zeros(6), torch.zeros(6), torch.eye(6), prototypes, prototypes, is_named)
+    scalars = torch.tensor([1.0, 0.5, 0.5, 1.0, 0.5, 0.4], dtype=torch.float64)
+    kinds = {"source": prototypes[~is_named], "target": prototypes[is_named]}
+    method.rejections = {
+        kind: Rejection(rows, rows, torch.ones(len(rows), dtype=torch.float64), scalars)
+        for kind, rows in kinds.items()
+        if len(rows)
+    }
+    decision = method.decide(prototypes)
+    assert decision.known.all()
+    assert decision.nearest.tolist() == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize("setting", ["open-partial", "open"])

@@ -81,6 +81,13 @@ def test_sure_samples_of_a_crowded_cluster_are_moved_to_the_empty_one():
     assert balanced_plan(similarity, iterations=200).argmax(dim=1).tolist() == [0, 0, 1, 1]
 
 
+@pytest.mark.parametrize("epsilon", [0.05, 0.01, 0.001])
+def test_cluster_that_is_far_from_every_sample_receives_its_part(epsilon):
+    # e^(-2/ε) is nothing in float32 where ε is small.
+    similarity = torch.tensor([[1.0, -1.0]]).expand(6, 2)
+    torch.testing.assert_close(balanced_plan(similarity, epsilon), torch.full((6, 2), 1 / 12))
+
+
 def test_shift_of_a_row_or_a_column_changes_nothing_in_the_limit(similarity):
     shifted = similarity + torch.linspace(-1, 1, 30, dtype=torch.float64)[:, None] + torch.linspace(0, 0.5, 6)
     plan = balanced_plan(similarity, iterations=3000)

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from uniot.transport import unbalanced_potential
-from uniot.transport.iteration import iterate, solve
-from uniot.transport.kernel import Kernel, Problem
+from uniot.transport.iteration import iterate, newton_step, solve
+from uniot.transport.kernel import Kernel, Problem, Sweep
 from uniot.transport.rows import SimilarityRows
 
 
@@ -87,6 +87,51 @@ def test_smoother_problems_help_where_newton_alone_gives_up():
         solved = solve(problems[i], starts[i], 1e-6, 500)
         assert solved.converged
         assert alone[i].passes < solved.passes <= 500
+
+
+class Shrinking:
+    """A map whose steps shrink by one factor, and a Jacobian that says nothing of it: T(l) = l times the factor."""
+
+    has_full_jacobian = True
+
+    def __init__(self, factor: float) -> None:
+        self.problem = as_problem(Hard(torch.zeros(2, 2), torch.full((2,), 0.5), 0.01, None))
+        self.factor, self.passes = factor, 0
+
+    def sweep(self, potential, *, with_jacobian):
+        self.passes += 1
+        return Sweep(self.factor * potential, np.full(2, 0.5), np.zeros((2, 2)))
+
+
+@pytest.mark.parametrize("factor", [0.5, 0.8, 0.9])
+@pytest.mark.parametrize("tolerance", [1e-5, 1e-8])
+def test_error_is_what_is_left_of_a_geometric_series(factor, tolerance):
+    # The objective falls on the way from -1 to the solution at 0.
+    solved = iterate(Shrinking(factor), np.full(2, -1.0), tolerance, 500)
+    assert solved.converged
+    left = 0.01 * np.abs(solved.potential).max()
+    assert left <= tolerance * (1 + 1e-9)
+    assert solved.error == pytest.approx(left)
+
+
+def test_step_by_the_diagonal_has_the_exact_common_scale():
+    """Where all residuals are equal, the rows of P sum to one and (I − f² P) d = r has d = r / (1 − f²)."""
+    rng = np.random.default_rng(0)
+    share, diagonal, f = rng.dirichlet(np.ones(5)), rng.uniform(0, 1, 5), 0.9
+    residual = rng.normal(size=5)
+    step = newton_step(residual, diagonal, share, f)
+    assert share @ step == pytest.approx(share @ residual / (1 - f * f))
+    # Up to that scale, every class moves by itself.
+    alone = residual / (1 - f * f * diagonal)
+    np.testing.assert_allclose(step - step[0], alone - alone[0])
+
+
+def test_start_from_which_no_mass_is_seen_leads_to_the_same_solution():
+    similarity = torch.rand(50, 4, generator=torch.Generator().manual_seed(0)) * 2 - 1
+    answer = unbalanced_potential(similarity, start=torch.full((4,), -2e4, dtype=torch.float64))
+    assert answer.converged
+    expected = unbalanced_potential(similarity).class_potential
+    torch.testing.assert_close(answer.class_potential, expected, rtol=0, atol=2e-4)
 
 
 @pytest.mark.parametrize("max_passes", [1, 29, 30, 31, 45, 60, 61, 100])

@@ -315,6 +315,11 @@ def test_class_that_may_receive_nothing_receives_nothing(make_problem):
     assert plan.converged
     # κ = 0.5 makes the marginal soft, and only a soft wall keeps mass out.
     assert float(plan.class_confidence[0]) < 0.02
+    # As if it were a class of next to no mass; one of twice that gets more.
+    masses = [torch.tensor([least, 0.25, 0.25, 0.25, 0.25], dtype=torch.float64) for least in (1e-10, 2e-10)]
+    same, more = (unbalanced_plan(similarity, mass).class_potential[0] for mass in masses)
+    assert float(plan.class_potential[0]) == pytest.approx(float(same), abs=1e-3)
+    assert float(more) > float(same) + 0.1
 
 
 @pytest.mark.parametrize("level", [-1.0, -0.5, 0.0])

@@ -40,6 +40,54 @@ def test_prototypes_are_the_directions_of_class_means_from_their_middle():
     assert torch.allclose(metric.prototypes, F.normalize(means - means.mean(dim=0), dim=1), atol=1e-5)
 
 
+def uneven() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Classes of 100, 40, 15 and 5 samples, a larger target with classes elsewhere, and every third label from it."""
+    source, _, _ = draw(n=160)
+    _, _, target = draw(seed=1, n=600)
+    classes = torch.repeat_interleave(torch.arange(4), torch.tensor([100, 40, 15, 5]))
+    in_target = torch.arange(160) % 3 == 0
+    source[in_target] = target[: int(in_target.sum())]
+    return source, classes, target, in_target
+
+
+def test_every_class_has_the_same_weight_in_the_centre_of_the_source():
+    source, classes, target, in_target = uneven()
+    metric = fit(source, classes, target, in_target=in_target)
+    unit = F.normalize(source, dim=1)
+    means = torch.stack([unit[(classes == label) & ~in_target].mean(dim=0) for label in range(4)])
+    assert torch.allclose(metric.source_centre, means.mean(dim=0), atol=1e-6)
+    assert torch.allclose(metric.target_centre, F.normalize(target, dim=1).mean(dim=0), atol=1e-6)
+
+
+def test_basis_is_the_inverse_root_of_the_mean_scatter_of_both_domains():
+    source, classes, target, in_target = uneven()
+    metric = fit(source, classes, target, in_target=in_target, shrinkage=0.2)
+    of_source, of_target = (F.normalize(rows, dim=1).double() for rows in (source, target))
+    centres = torch.where(in_target[:, None], metric.target_centre, metric.source_centre).double()
+    rows = of_source - centres
+    within = rows - torch.stack([rows[classes == label].mean(dim=0) for label in range(4)])[classes]
+    of_target = of_target - metric.target_centre.double()
+    unit = F.normalize(of_target, dim=1)
+    around = of_target[(unit @ unit.t()).topk(9, dim=1).indices].mean(dim=1)
+    # Each domain has half of the weight, however many samples it has.
+    scatter = (within.t() @ within / len(within) + (of_target - around).t() @ (of_target - around) / len(around)) / 2
+    shrunk = scatter + 0.2 * scatter.trace() / len(scatter) * torch.eye(len(scatter))
+    basis = metric.basis.double()
+    torch.testing.assert_close(basis.t() @ shrunk @ basis, torch.eye(12, dtype=torch.float64), rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("repeats", [(1, 20), (20, 1)])
+def test_directions_that_are_kept_do_not_depend_on_the_size_of_a_domain(repeats):
+    source, classes, target, _ = uneven()
+
+    def kept(in_source: int, in_target: int) -> torch.Tensor:
+        rows, labels = source.repeat(in_source, 1), classes.repeat(in_source)
+        basis = fit(rows, labels, target.repeat(in_target, 1), width=3, whitens=False).basis
+        return basis @ basis.t()
+
+    assert torch.allclose(kept(*repeats), kept(1, 1), atol=1e-3)
+
+
 def test_what_varies_within_classes_counts_little():
     source, classes, target = draw()
     plain, whitened = (fit(source, classes, target, whitens=whitens) for whitens in (False, True))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -83,6 +84,44 @@ def test_many_rows_are_searched_the_same_whatever_else_is_asked(few_are_many):
     together = neighbours.of(queries)
     assert torch.equal(torch.cat([neighbours.of(query[None]) for query in queries[::7]]), together[::7])
     assert torch.equal(Neighbours(neighbours.rows, 8).of(queries), together)
+
+
+def test_neighbours_that_the_lists_do_not_hold_are_the_nearest_again(few_are_many):
+    neighbours = Neighbours(in_clusters(1100), 400)
+    found = neighbours.of(unit_rows(20, 32, seed=1))
+    again = found[:, 1:] == found[:, :1]
+    assert again[:, -1].all()
+    for row, missing in zip(found, again, strict=True):
+        held = row[: len(row) - int(missing.sum())].tolist()
+        assert len(set(held)) == len(held)
+        assert row[len(held) :].eq(row[0]).all()
+        assert 0 <= min(held) <= max(held) < 1100
+
+
+def test_lists_are_placed_by_rows_from_the_first_to_the_last(few_are_many, monkeypatch):
+    trained = []
+
+    class Index:
+        def __init__(self, _places, _width, n_lists, *_options):
+            self.n_lists = n_lists
+
+        def train(self, rows):
+            # The package itself wants 39 rows for each list.
+            assert len(rows) >= 39 * self.n_lists
+            trained.extend(rows[:, 0].astype(int).tolist())
+
+        def add(self, rows):
+            assert len(rows) == 160_000
+
+    faiss = SimpleNamespace(
+        IndexIVFScalarQuantizer=Index,
+        IndexFlatIP=lambda width: None,
+        ScalarQuantizer=SimpleNamespace(QT_fp16=0),
+        METRIC_INNER_PRODUCT=0,
+    )
+    monkeypatch.setitem(sys.modules, "faiss", faiss)
+    assert Neighbours(torch.arange(160_000.0)[:, None], 8)._lists is not None
+    assert trained == list(range(0, 160_000, 2))
 
 
 def test_many_rows_without_the_package_for_them_are_an_error_that_names_it(few_are_many, monkeypatch):

@@ -12,7 +12,18 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from uniot.universal import Rejection, fit_rejection
-from uniot.universal.rejection import _THRESHOLD, _expected_maximum, _private_prior, _quantile
+from uniot.universal.rejection import (
+    _MEMBERSHIP,
+    _SOFTNESS,
+    _SPREAD_OF_FEW,
+    _THRESHOLD,
+    _expected_maximum,
+    _membership_ratio,
+    _presence,
+    _private_prior,
+    _quantile,
+    _Seen,
+)
 
 WIDTH = 64
 
@@ -138,6 +149,94 @@ def test_prior_is_estimated_from_log_ratios(private):
     values[:private] -= 2.5
     values[private:] += 2.5
     assert _private_prior(5 * values) == pytest.approx(private / 1000, abs=0.02)
+
+
+@pytest.mark.parametrize(("n", "expected"), [(2, 1 / 4), (8, 1 / 10)])
+def test_prior_of_certain_samples_is_smoothed_by_one_of_each_kind(n, expected):
+    certain = torch.full((n,), 25.0, dtype=torch.float64)
+    assert _private_prior(certain) == pytest.approx(expected)
+    assert _private_prior(-certain) == pytest.approx(1 - expected)
+
+
+def test_sample_without_weight_does_not_count_for_the_prior():
+    log_ratio = torch.tensor([25.0] * 8 + [-25.0] * 8, dtype=torch.float64)
+    assert _private_prior(log_ratio) == pytest.approx(0.5)
+    assert _private_prior(log_ratio, torch.tensor([1.0] * 8 + [0.0] * 8, dtype=torch.float64)) == pytest.approx(0.1)
+    # Two halves are one sample.
+    assert _private_prior(log_ratio[:2], torch.full((2,), 0.5, dtype=torch.float64)) == pytest.approx(1 / 3)
+
+
+def test_prior_is_a_fixed_point_of_em():
+    log_ratio = torch.tensor([2.5] * 30 + [-2.0] * 10, dtype=torch.float64)
+    prior = _private_prior(log_ratio)
+    common = sum(times / (1 + prior / (1 - prior) * math.exp(-value)) for times, value in ((30, 2.5), (10, -2.0)))
+    assert prior == pytest.approx(1 - (common + 1) / 42, abs=1e-6)
+
+
+@pytest.mark.parametrize("n_classes", [2, 3, 30])
+def test_membership_ratio_is_that_of_two_normal_densities_between_their_means(n_classes):
+    spreads = (_SPREAD_OF_FEW[0] / n_classes, _SPREAD_OF_FEW[1] / n_classes)
+    private = torch.distributions.Normal(_MEMBERSHIP[0] - spreads[0], _MEMBERSHIP[1])
+    common = torch.distributions.Normal(_MEMBERSHIP[2] - spreads[1], _MEMBERSHIP[3])
+    values = torch.linspace(float(private.mean), float(common.mean), 7, dtype=torch.float64)
+    expected = common.log_prob(values) - private.log_prob(values)
+    torch.testing.assert_close(_membership_ratio(values, torch.zeros_like(values), n_classes), expected)
+
+
+def test_odds_between_classes_are_those_of_their_cosines_in_units_of_the_level():
+    prototypes = directions(3)
+    scalars = torch.tensor([0.25, 0.5, 0.5, 1.0, 0.5, 0.4], dtype=torch.float64)
+    rule = Rejection(prototypes, prototypes, torch.ones(3, dtype=torch.float64), scalars)
+    row = F.normalize(0.30 * prototypes[0] + 0.28 * prototypes[1] + 0.1 * directions(4)[3], dim=0)[None]
+    shares, cosines = rule.shares(row)[0], rule.known_probability(row)[1][0]
+    expected = float(cosines[0] - cosines[1]) / (_SOFTNESS * 0.25)
+    assert math.log(shares[0] / shares[1]) == pytest.approx(expected)
+
+
+def test_members_of_a_class_that_is_absent_are_unknown_by_membership():
+    prototypes = directions(3)
+    scalars = torch.tensor([1.0, 0.5, 0.5, 1.0, 0.0, 0.4], dtype=torch.float64)
+    rule = Rejection(prototypes, prototypes, torch.tensor([1.0, 0.25, 0.0], dtype=torch.float64), scalars)
+    known, _ = rule.known_probability(prototypes)
+    assert known[1] == pytest.approx(float(known[0]) / 4)
+    assert known[2] == 0
+    assert known[0] > 0.9
+
+
+def test_separation_is_measured_on_samples_that_are_nearest_to_another_class():
+    prototypes = torch.eye(2, 3)
+    # Ten samples of each class; those of the second reach 0 or 0.6 of the first, and so the other way round.
+    rows = torch.tensor([[1.0, 0, 0], [0.8, 0.6, 0]] * 5 + [[0, 1.0, 0], [0.6, 0.8, 0]] * 5)
+    seen = _Seen.of(rows, prototypes)
+    torch.testing.assert_close(seen.mean, torch.full((2,), 0.3, dtype=torch.float64))
+    deviation = math.sqrt(10 * 0.3**2 / 9)
+    torch.testing.assert_close(seen.deviation, torch.full((2,), deviation, dtype=torch.float64))
+    expected = torch.tensor([0.7, 0.5] * 10, dtype=torch.float64) / deviation - 1 / math.sqrt(math.pi)
+    torch.testing.assert_close(seen.separation(), expected, rtol=0, atol=1e-6)
+
+
+def test_something_is_common_if_two_classes_are_separated():
+    """One class alone, however separated, may be an accident."""
+
+    def common(*similarity: float) -> float:
+        values = torch.tensor(similarity, dtype=torch.float64).repeat_interleave(5)
+        nothing, one = torch.zeros(4, dtype=torch.float64), torch.ones(4, dtype=torch.float64)
+        seen = _Seen(values, torch.arange(4).repeat_interleave(5), nothing, one)
+        return _presence(seen, torch.ones_like(values), 1.0)[1]
+
+    assert common(3.2, 3.2, 0.0, 0.0) > 0.9
+    assert common(4.0, 1.0, 0.0, 0.0) < 0.5
+    # The mean of both counts.
+    assert common(3.8, 2.6, 0.0, 0.0) == pytest.approx(common(3.2, 3.2, 0.0, 0.0))
+
+
+def test_exemplars_are_the_most_similar_samples_of_a_class():
+    prototypes = torch.eye(2, 3)
+    cosines = torch.tensor([0.6, 0.9, 0.7, 0.8, 0.95])
+    rows = torch.stack([cosines, torch.zeros(5), (1 - cosines**2).sqrt()], dim=1)
+    exemplars = _Seen.of(rows, prototypes).exemplars(rows, 2)
+    torch.testing.assert_close(exemplars[0], F.normalize(rows[1] + rows[4], dim=0))
+    assert exemplars[1].eq(0).all()
 
 
 def test_quantile_of_many_values():
