@@ -121,7 +121,7 @@ def run_tests(copy: Path, tests: Sequence[str], seconds: float) -> tuple[int | N
     except subprocess.TimeoutExpired:
         return None, ""
     finally:
-        # What the tests have started may still run.
+        # With what the tests have started.
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
             process.communicate()
