@@ -121,7 +121,11 @@ def saved_run(folder: Path, run: FinishedRun) -> Path:
 
 def without_target(model: AdaptedModel) -> AdaptedModel:
     return replace(
-        model, target=Prediction.none(), target_features=model.target_features[:0], source=model.source.none()
+        model,
+        target=Prediction.none(),
+        target_features=model.target_features[:0],
+        target_shares=model.target_shares[:0],
+        source=model.source.none(),
     )
 
 
