@@ -125,6 +125,7 @@ def without_target(model: AdaptedModel) -> AdaptedModel:
         target=Prediction.none(),
         target_features=model.target_features[:0],
         target_shares=model.target_shares[:0],
+        target_class_probability=model.target_class_probability[:0],
         source=model.source.none(),
     )
 
