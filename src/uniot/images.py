@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import hashlib
-import io
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -31,7 +29,7 @@ from uniot.model import AdaptedModel
 from uniot.network_features import embeddings_of_samples
 from uniot.prediction import Prediction
 from uniot.processes import Processes
-from uniot.run_folder import write_text
+from uniot.run_folder import write_table
 from uniot.settings import Settings
 from uniot.training import Watch
 
@@ -222,28 +220,17 @@ def predict_images(
 def write_duplicates(path: Path, run: ImageRun) -> None:
     """One line per pair of equal files, source and target. Nothing is written where there is none."""
     pairs = [(run.source.files[first].name, run.target.files[second].name) for first, second in run.duplicates]
-    _write_table(path, ("source", "target"), pairs)
+    write_table(path, ("source", "target"), pairs)
 
 
 def write_skipped(path: Path, skipped: Sequence[Skipped]) -> None:
     """One line per file that could not be read: path and reason. Nothing is written where there is none."""
-    _write_table(path, ("path", "reason"), [(one.name, one.reason) for one in skipped])
+    write_table(path, ("path", "reason"), [(one.name, one.reason) for one in skipped])
 
 
 def skipped_beside(table: Path) -> Path:
     """Where `write_skipped` goes for a table of images: `new.skipped.csv` for `new.csv`."""
     return table.with_name(f"{table.stem}.skipped.csv")
-
-
-def _write_table(path: Path, header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
-    if not rows:
-        path.unlink(missing_ok=True)
-        return
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(header)
-    writer.writerows(rows)
-    write_text(path, text.getvalue())
 
 
 def _samples(collection: Extraction, reader: ImageReader, settings: Settings) -> Samples:

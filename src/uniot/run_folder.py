@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import csv
 import errno
 import hashlib
+import io
 import json
 import os
 import stat
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from itertools import takewhile
 from pathlib import Path
@@ -106,6 +108,18 @@ def write_text(path: Path, text: str) -> None:
     """Writes a text file whole or not at all."""
     with replacing(path) as partial:
         partial.write_text(text, encoding="utf-8")
+
+
+def write_table(path: Path, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Writes a CSV table whole or not at all; without rows there is no file."""
+    if not rows:
+        path.unlink(missing_ok=True)
+        return
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(rows)
+    write_text(path, text.getvalue())
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], about: Mapping[str, object]) -> None:

@@ -8,11 +8,10 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from uniot.data.text import as_utf8
 from uniot.errors import RunFolderError
-from uniot.run_folder import write_text
+from uniot.run_folder import write_table
 from uniot.untrusted import MOST_TEXT_BYTES, read_bounded
 
 SUSPECT_LABELS, NEAR_DUPLICATES = "suspect_labels.csv", "near_duplicates.csv"
@@ -63,7 +62,7 @@ def write_suspect_labels(path: Path, lines: Sequence[SuspectLabel]) -> None:
     rows = (
         (one.sample, one.row, one.label, one.suggested, f"{one.score:.4f}", str(one.clear).lower()) for one in lines
     )
-    _write(path, columns, list(rows))
+    write_table(path, columns, [[as_utf8(str(cell)) for cell in row] for row in rows])
 
 
 def read_suspect_labels(path: Path) -> list[SuspectLabel]:
@@ -91,7 +90,7 @@ def write_near_duplicates(path: Path, pairs: Sequence[NearDuplicate]) -> None:
         )
         for pair in pairs
     )
-    _write(path, columns, list(rows))
+    write_table(path, columns, [[as_utf8(str(cell)) for cell in row] for row in rows])
 
 
 def read_near_duplicates(path: Path) -> list[NearDuplicate]:
@@ -101,17 +100,6 @@ def read_near_duplicates(path: Path) -> list[NearDuplicate]:
         NearDuplicate(where, first, int(first_row), label, second, int(second_row), other_label, float(similarity))
         for where, first, first_row, label, second, second_row, other_label, similarity in rows
     ]
-
-
-def _write(path: Path, columns: tuple[str, ...], rows: Sequence[tuple[Any, ...]]) -> None:
-    if not rows:
-        path.unlink(missing_ok=True)
-        return
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(columns)
-    writer.writerows([[as_utf8(str(cell)) for cell in row] for row in rows])
-    write_text(path, text.getvalue())
 
 
 def _read(path: Path, n_columns: int, whole: Iterable[int], fractions: Iterable[int]) -> list[list[str]]:
