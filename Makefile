@@ -15,7 +15,7 @@ help:  ## list the targets
 
 install: $(VENV)/.installed  ## make the environment, with the pinned versions
 
-demo: install  ## adapt the data that come with the install, into runs/demo
+demo: $(VENV)/.installed-demo  ## two methods on the digits that come with the install, into runs/demo
 	$(BIN)/uniot demo --out runs/demo
 
 test: demo check  ## everything that must pass: demo, lint, types, the whole test suite
@@ -33,7 +33,9 @@ format: install  ## put the code into shape
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-docs: $(VENV)/.installed-docs  ## build the documentation into site/
+docs: $(VENV)/.installed-docs  ## build the documentation into site/; a broken link or a stale part is an error
+	$(BIN)/python docs/make_method_tables.py --check
+	$(BIN)/python docs/make_architecture.py --check
 	$(BIN)/mkdocs build --strict
 
 benchmark: install  ## time the transport solvers against other libraries
@@ -43,8 +45,13 @@ benchmark: install  ## time the transport solvers against other libraries
 clean:  ## remove the environment, the runs and everything built
 	rm -rf $(VENV) runs site dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
-$(VENV)/.installed: pyproject.toml constraints.txt
+# What the demo needs, without the tools of developers.
+$(VENV)/.installed-demo: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
+	$(PIP) install --quiet -c constraints.txt -e '.[report]'
+	touch $@
+
+$(VENV)/.installed: $(VENV)/.installed-demo
 	$(PIP) install --quiet -c constraints.txt -e '.[dev]'
 	touch $@
 

@@ -6,7 +6,7 @@ import numpy as np
 from peers import EPSILON
 from problems import Problem
 
-from uniot.transport import unbalanced_potential
+from uniot.transport.unbalanced import unbalanced_potential
 
 ACCURACY = 1e-6
 

@@ -16,8 +16,8 @@ import torch
 from measure import arguments
 from random_splits import digits, fitted, office31, read_splits
 
-from uniot import UniOT
-from uniot.calibration import Calibration
+from uniot import UniDAClassifier
+from uniot.methods.decision import Calibration
 
 _BINS = 15
 
@@ -25,7 +25,7 @@ _BINS = 15
 def main() -> None:
     parser = arguments(__doc__)
     parser.add_argument("--sets", nargs="+", choices=("office31", "digits"), default=("office31", "digits"))
-    parser.add_argument("--methods", nargs="+", default=("uniot-universal",))
+    parser.add_argument("--methods", nargs="+", default=("unincm",))
     parser.add_argument("--steps", type=int, help="training steps of a method that trains")
     options = parser.parse_args()
     options.count = False
@@ -53,10 +53,10 @@ def calibration_error(confidence: np.ndarray, right: np.ndarray) -> float:
     return float(sum(abs(confidence[part].mean() - right[part].mean()) * part.mean() for part in parts))
 
 
-def _uncalibrated(model: UniOT) -> np.ndarray:
+def _uncalibrated(model: UniDAClassifier) -> np.ndarray:
     kept = model.model_
-    shares, of_class = torch.from_numpy(kept.target_shares), torch.from_numpy(kept.target_class_probability)
-    return Calibration().confidence(shares, of_class, torch.from_numpy(kept.target.known)).numpy()
+    odds, of_class = torch.from_numpy(kept.target_odds), torch.from_numpy(kept.target_class_probability)
+    return Calibration().confidence(odds, of_class, torch.from_numpy(kept.target.known)).numpy()
 
 
 if __name__ == "__main__":

@@ -10,7 +10,8 @@ from measure import Report
 from peers import TO_THE_END, Pot
 from problems import Problem
 
-from uniot.transport import UnbalancedPotential, unbalanced_potential
+from uniot.transport.plan import UnbalancedPotential
+from uniot.transport.unbalanced import unbalanced_potential
 
 RULE_TOLERANCE = 1e-9
 

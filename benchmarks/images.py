@@ -23,14 +23,15 @@ from measure import Report, arguments, interleaved
 from office31 import PAPER_H, PAPER_H3, Outcome, outcome_of, print_table
 from office31_tasks import TASKS, features_file
 
-from uniot.data.benchmark_sets import benchmark_set
-from uniot.data.image_files import ImageFile
-from uniot.embeddings.extraction import extract
-from uniot.embeddings.image_reader import ImageReader
-from uniot.embeddings.inference import inference_form
-from uniot.embeddings.store import EmbeddingStore
-from uniot.images import Reading, adapt_images
-from uniot.settings import ImageSettings, Settings
+from uniot.config import ImageSettings, Settings
+from uniot.datasets.catalogue import benchmark_set
+from uniot.images.backbones import ImageReader
+from uniot.images.extraction import extract
+from uniot.images.files import ImageFile
+from uniot.images.splitting import inference_form
+from uniot.images.store import EmbeddingStore
+from uniot.training.fit import fit
+from uniot.training.images import Reading, read_collections
 
 PARTS = ("command", "tasks", "fine-tune", "extraction")
 FINE_TUNED_TASKS = ("A2W", "W2A")
@@ -41,7 +42,7 @@ def main() -> None:
     parser = arguments(__doc__)
     parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS)
     parser.add_argument("--seeds", type=int, default=3, help="how many seeds, from 0")
-    parser.add_argument("--method", default="uniot-universal", help="of the tasks and of the fine-tuning")
+    parser.add_argument("--method", default="unincm", help="of the tasks and of the fine-tuning")
     parser.add_argument("--tasks", nargs="+", choices=TASKS, default=TASKS)
     parser.add_argument("--images", type=Path, metavar="FOLDER", help="the folder into which Office-31 was unpacked")
     options = parser.parse_args()
@@ -143,10 +144,10 @@ def run(office: Office31, task: str, seed: int, method: str, fine_tune: str) -> 
     source, target, truth = office.task(task)
     begin = perf_counter()
     reader = ImageReader.open(ImageSettings.checked(fine_tune=fine_tune))
-    found = adapt_images(
-        source, target, Settings.checked(method=method, seed=seed), reader, reading=Reading(office.store)
-    )
-    outcome = outcome_of(task, seed, found.model, np.array(truth)[found.target.kept], begin)
+    settings = Settings.checked(method=method, seed=seed)
+    read = read_collections(source, target, reader, Reading(office.store))
+    model = fit(read.domains(settings), settings)
+    outcome = outcome_of(task, seed, model, np.array(truth)[read.target.kept], begin)
     took = outcome.seconds
     print(f"{task} seed {seed}, {method}, fine-tune {fine_tune}: H {outcome.h:.1f}, {took:.1f} s", flush=True)
     return outcome

@@ -34,17 +34,17 @@ from measure import Report, arguments
 from PIL import Image
 from safetensors.torch import save_file
 
-import uniot.adaptation
 import uniot.cli
-import uniot.embeddings.extraction
-import uniot.hub
-import uniot.images
-import uniot.labelling.exporting
+import uniot.export.hub
+import uniot.images.extraction
+import uniot.labelling.formats
 import uniot.labelling.server
 import uniot.report
-from uniot.data.benchmark_sets import benchmark_set
-from uniot.embeddings.backbones import load_backbone
-from uniot.embeddings.timm_import import import_timm
+import uniot.training.fit
+import uniot.training.images
+from uniot.datasets.catalogue import benchmark_set
+from uniot.images.backbones import load_backbone
+from uniot.images.weights import import_timm
 
 SETTINGS = 'method = "uniot"\nsteps = 150\nbatch_size = 8\nqueue_size = 16\nn_clusters = 4\nhidden_size = 256\n'
 SETTINGS += "checkpoint_every = 10\nn_private_classes = 3\n"

@@ -23,10 +23,10 @@ from measure import Figure, arguments
 from office31_tasks import features_file
 from random_splits import Domain, office31
 
-from uniot import UniOT
-from uniot.annotations.places import class_index, is_class
-from uniot.labelling.spreading import Spreader
-from uniot.labelling.state import Labels, Renaming, put
+from uniot import UniNCM
+from uniot.discovery.annotations import class_index, is_class
+from uniot.labelling.gallery import LabelPropagation
+from uniot.labelling.state import AnnotationState, Renaming, assign
 from uniot.labelling.target import Target
 
 # Seeds 0 and 1 chose the constants of the spreading and the queue.
@@ -74,8 +74,8 @@ class Labeller:
     """Somebody who knows the truth, at the labelling page."""
 
     def __init__(self, task: Task) -> None:
-        self.task, self.labels = task, Labels.start(task.target.start)
-        self.spreader = Spreader(task.target, self.labels)
+        self.task, self.labels = task, AnnotationState.initial(task.target.start)
+        self.propagation = LabelPropagation(task.target, self.labels)
 
     def label(self, row: int, *, spread: bool = True) -> None:
         """Label a sample as the page does, and spread it."""
@@ -84,18 +84,18 @@ class Labeller:
         groups = {called: group for group, called in self.labels.names.items()}
         place = -2 - known if known is not None else groups.get(name, self.labels.next_group)
         names = [] if known is not None or name in groups else [Renaming(place, "", name)]
-        after = self.labels.place.copy()
+        after = self.labels.category.copy()
         after[row] = place
         if spread:
-            after = self.spreader.places_after(row, place)
+            after = self.propagation.propagate(row, place)
         by_hand = self.labels.by_hand.copy()
         by_hand[row] = True
-        self.labels.apply(put(self.labels, np.arange(len(after)), after, by_hand, names))
+        self.labels.apply(assign(self.labels, np.arange(len(after)), after, by_hand, names))
 
     def accuracy(self) -> float:
         """Return the fraction of samples that stand in the right class or the group called like theirs."""
         names, classes = self.labels.names, self.task.target.classes
-        places, index = np.unique(self.labels.place, return_inverse=True)
+        places, index = np.unique(self.labels.category, return_inverse=True)
         called = [classes[class_index(one)] if is_class(one) else names.get(one, "") for one in places.tolist()]
         return float((np.array(called)[index] == self.task.truth).mean())
 
@@ -106,7 +106,7 @@ def queued(task: Task) -> Course:
     course = Course([0], [person.accuracy()])
     expected = 0.0
     while course.accuracy[-1] < _ENOUGH or course.labels[-1] < max(_AT):
-        following = person.spreader.queue(1)
+        following = person.propagation.next_to_label(1)
         if not following:
             break
         if course.accuracy[-1] < _ENOUGH:
@@ -212,7 +212,7 @@ def fitted(domains: dict[str, Domain], pair: str, seed: int, sizes: tuple[int, i
     (x, y), (target, truth) = domains[one], domains[other]
     source = np.isin(y, [*common, *of_source])
     rows = np.sort(drawn.permutation(np.flatnonzero(np.isin(truth, [*common, *of_target])))[:_MOST_SAMPLES])
-    model = UniOT(random_state=0).fit(x[source], y[source], target[rows]).model_
+    model = UniNCM(random_state=0).fit(x[source], y[source], target[rows]).model_
     return Task(Target.of(model, Path(), [str(row) for row in rows.tolist()], None), truth[rows])
 
 

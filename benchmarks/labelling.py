@@ -28,12 +28,12 @@ import numpy as np
 from measure import Report, arguments
 from PIL import Image
 
-from uniot import UniOT
-from uniot.data.image_files import ImageFile
-from uniot.model import AdaptedModel
-from uniot.model_files import save_model
-from uniot.pictures import IMAGES, write_places
-from uniot.prediction import Prediction
+from uniot import UniNCM
+from uniot.images.files import ImageFile
+from uniot.io.predictions import Prediction
+from uniot.runs.pictures import write_places
+from uniot.runs.saving import save_model
+from uniot.training.model import AdaptedModel
 
 N_CLASSES, N_CONTENTS, SIDE = 20, 1000, 240
 FIRST_PAGE, ACTION = 1.0, 0.1
@@ -66,7 +66,7 @@ def make_run(folder: Path, n_images: int, n_groups: int) -> Path:
     rng = np.random.default_rng(0)
     labels = np.arange(10 * N_CLASSES) % N_CLASSES
     source = np.eye(N_CLASSES, 32)[labels] + 0.1 * rng.normal(size=(len(labels), 32))
-    model = UniOT().fit(source, labels.astype(str), source).model_
+    model = UniNCM().fit(source, labels.astype(str), source).model_
     model = with_target(model, n_images, n_groups, rng)
     run = folder / "run"
     contents = [noise(rng) for _ in range(N_CONTENTS)]
@@ -75,7 +75,7 @@ def make_run(folder: Path, n_images: int, n_groups: int) -> Path:
         "target": write_files(folder / "target", contents, n_images),
     }
     save_model(model, run, [file.name for file in files["target"]])
-    write_places(run / IMAGES, files["source"], files["target"])
+    write_places(run, files["source"], files["target"])
     return run
 
 
@@ -171,7 +171,7 @@ def measure_server(report: Report, address: str, repeats: int, n_groups: int) ->
     groups = count()
 
     def rows_of(group: int) -> list[int]:
-        page = json.loads(client.get(f"/gallery?place=group-{group}")[0])
+        page = json.loads(client.get(f"/gallery?category=group-{group}")[0])
         return [sample["row"] for sample in page["samples"]]
 
     def a_merge() -> float:
@@ -181,8 +181,8 @@ def measure_server(report: Report, address: str, repeats: int, n_groups: int) ->
 
     actions: dict[str, Callable[[], float]] = {
         "the page": lambda: client.get("/")[1],
-        "sixty images of a group": lambda: client.get(f"/gallery?place=group-{next(groups) % n_groups}")[1],
-        "sixty images of a class": lambda: client.get("/gallery?place=class-3")[1],
+        "sixty images of a group": lambda: client.get(f"/gallery?category=group-{next(groups) % n_groups}")[1],
+        "sixty images of a class": lambda: client.get("/gallery?category=class-3")[1],
         "name a group": lambda: client.act(kind="name", group=next(groups) % n_groups, name=f"name {next(groups)}"),
         "discard sixty images": lambda: client.act(kind="move", rows=rows_of(next(groups) % n_groups), to="discarded"),
         "merge a group into a class": a_merge,

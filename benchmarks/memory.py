@@ -110,7 +110,8 @@ def peak(options: argparse.Namespace) -> dict[str, float]:
 
     import psutil
 
-    from uniot.transport import FeatureRows, unbalanced_potential
+    from uniot.transport.rows import FeatureRows
+    from uniot.transport.unbalanced import unbalanced_potential
 
     rows = FeatureRows(_open(options, options.rows), _clusters(options).prototypes)
     process, done = psutil.Process(), threading.Event()
@@ -146,7 +147,8 @@ def times(options: argparse.Namespace) -> list[dict[str, Any]]:
     """Solves a quarter, a half and all of the rows in turn."""
     from measure import interleaved
 
-    from uniot.transport import FeatureRows, unbalanced_potential
+    from uniot.transport.rows import FeatureRows
+    from uniot.transport.unbalanced import unbalanced_potential
 
     prototypes = _clusters(options).prototypes
     sizes = [options.rows // 4, options.rows // 2, options.rows]

@@ -14,7 +14,7 @@ import numpy as np
 from measure import arguments
 from random_splits import office31, read_splits
 
-from uniot import UniOT
+from uniot import UniDAClassifier, UniNCM
 
 _CONFIRMED = 6
 
@@ -50,12 +50,12 @@ def main() -> None:
         print(f"{what:38}{''.join('        –' if np.isnan(mean) else f'{100 * mean:9.1f}' for mean in means)}")
 
 
-def fit(x: np.ndarray, y: np.ndarray, target: np.ndarray) -> UniOT:
-    return UniOT(n_private_classes=1, random_state=0).fit(x, y, target)
+def fit(x: np.ndarray, y: np.ndarray, target: np.ndarray) -> UniDAClassifier:
+    return UniNCM(n_private_classes=1, random_state=0).fit(x, y, target)
 
 
 def choices(
-    model: UniOT, truth: np.ndarray, common: set[str], private: set[str]
+    model: UniDAClassifier, truth: np.ndarray, common: set[str], private: set[str]
 ) -> list[tuple[str, np.ndarray, set[str]]]:
     """What is named: a title, rows of the target, and the classes they are of."""
     half = set(sorted(private)[: len(private) // 2])
@@ -70,14 +70,14 @@ def choices(
     ]
 
 
-def scores(model: UniOT, truth: np.ndarray, common: set[str], named: set[str]) -> list[float]:
+def scores(model: UniDAClassifier, truth: np.ndarray, common: set[str], named: set[str]) -> list[float]:
     """Accuracy on the common classes, recall of the unknown, accuracy on the classes that were named."""
     is_unknown = ~np.isin(truth, [*common, *named])
     recall = float((model.labels_[is_unknown] == "unknown").mean()) if is_unknown.any() else float("nan")
     return [_accuracy(model, truth, common), recall, _accuracy(model, truth, named)]
 
 
-def _accuracy(model: UniOT, truth: np.ndarray, classes: set[str]) -> float:
+def _accuracy(model: UniDAClassifier, truth: np.ndarray, classes: set[str]) -> float:
     return float(np.mean([(model.labels_[truth == name] == name).mean() for name in classes if (truth == name).any()]))
 
 

@@ -18,7 +18,7 @@ import torch
 import torch.nn.functional as F
 from measure import Report, arguments
 
-from uniot.universal import Neighbours
+from uniot.methods.unincm.neighbours import Neighbours
 
 SIZES = (12_500, 50_000, 100_000, 250_000, 500_000, 1_000_000)
 WIDTH, K, CLUSTERS = 256, 20, 1000

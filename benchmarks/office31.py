@@ -18,9 +18,9 @@ from measure import Report, arguments
 from office31_tasks import TASKS, Task, load_tasks, missing_data
 
 from uniot import UniOT
-from uniot.evaluation import evaluate
-from uniot.model import AdaptedModel
-from uniot.settings import Settings
+from uniot.config import Settings
+from uniot.metrics.evaluate import evaluate
+from uniot.training.model import AdaptedModel
 
 # The paper's H and H³: fine-tuned backbone, 10 000 steps, on a GPU.
 PAPER_H = {"A2D": 86.97, "A2W": 88.48, "D2A": 88.35, "D2W": 98.83, "W2A": 87.60, "W2D": 96.57}
@@ -80,7 +80,7 @@ def run(task: Task, seed: int, steps: int | None) -> Outcome:
     """Fits, predicts and scores; the time is that of all three."""
     begin = perf_counter()
     steps = steps or min(MOST_STEPS, Settings().resolved(len(task.target)).steps)
-    model = UniOT(variant="paper", steps=steps, random_state=seed).fit(task.source, task.source_labels, task.target)
+    model = UniOT(steps=steps, random_state=seed).fit(task.source, task.source_labels, task.target)
     outcome = outcome_of(task.name, seed, model.model_, task.target_labels, begin)
     print(f"{task.name} seed {seed}: H {outcome.h:.1f}, {outcome.seconds:.1f} s", flush=True)
     return outcome
@@ -93,7 +93,7 @@ def outcome_of(task: str, seed: int, model: AdaptedModel, truth: np.ndarray, beg
         truth,
         model.labels(answers),
         source_classes=model.classes,
-        known_score=model.target_shares,
+        known_score=model.target_odds,
         nearest=model.classes[answers.nearest],
         features=model.target_features,
         groups=answers.group,

@@ -2,7 +2,7 @@
 
     python benchmarks/random_splits.py                                     # the splits that defaults were chosen on
     python benchmarks/random_splits.py --purpose check                     # those that nothing was chosen on
-    python benchmarks/random_splits.py --methods uniot uniot-universal     # UniOT as published takes hours
+    python benchmarks/random_splits.py --methods uniot unincm     # UniOT as published takes hours
     python benchmarks/random_splits.py --count        # instead: how far off the number of private classes is
 
 H, or the accuracy where nothing is private; the mean over splits and tasks. Digits are their pixels, 1500 of the target
@@ -22,9 +22,10 @@ import numpy as np
 from measure import arguments
 from office31_tasks import features_file
 
-from uniot import UniOT
-from uniot.data.digits import load_digit_archives
-from uniot.evaluation import h_score
+from uniot import UniDAClassifier
+from uniot.datasets.digits import load_digit_archives
+from uniot.methods import hyperparameters
+from uniot.metrics.accuracy import h_score
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -41,7 +42,7 @@ def main() -> None:
     parser = arguments(__doc__)
     parser.add_argument("--purpose", choices=("choice", "check"), default="choice")
     parser.add_argument("--sets", nargs="+", choices=("office31", "digits"), default=("office31", "digits"))
-    parser.add_argument("--methods", nargs="+", default=("uniot-universal",))
+    parser.add_argument("--methods", nargs="+", default=("unincm",))
     parser.add_argument("--count", action="store_true", help="how far the number of private classes is off, instead")
     parser.add_argument("--steps", type=int, help="training steps of a method that trains")
     parser.add_argument("--settings", nargs="+", choices=SETTINGS, default=SETTINGS)
@@ -92,7 +93,7 @@ def fitted(
     method: str,
     of_method: Mapping[str, Any],
     options: Namespace,
-) -> Iterator[tuple[str, np.ndarray, UniOT]]:
+) -> Iterator[tuple[str, np.ndarray, UniDAClassifier]]:
     """Each task with the truth and a model that was fitted."""
     of_source, of_target = ([*split["common"], *split[f"{side}_private"]] for side in ("source", "target"))
     for one in domains:
@@ -106,10 +107,10 @@ def fitted(
             if len(domains) == 2:
                 drawn = np.random.default_rng(0).permutation(len(x_target))[:_MOST_DIGITS]
                 x_target, y_target = x_target[drawn], y_target[drawn]
-            model = UniOT(
+            model = UniDAClassifier(
                 method=method,
-                method_options=of_method,
-                steps=options.steps,
+                **of_method,
+                **({"steps": options.steps} if "steps" in hyperparameters(method) else {}),
                 n_private_classes=None if options.count else 1,
                 random_state=0,
             )
@@ -121,7 +122,7 @@ def _only(domain: Domain, classes: list[str]) -> Domain:
     return domain[0][kept], domain[1][kept]
 
 
-def _score(truth: np.ndarray, model: UniOT, *, has_private: bool) -> float:
+def _score(truth: np.ndarray, model: UniDAClassifier, *, has_private: bool) -> float:
     if has_private:
         return float(h_score(truth, model.labels_, source_classes=model.classes_))
     return float(np.mean([(model.labels_[truth == name] == name).mean() for name in np.unique(truth)]))

@@ -20,10 +20,10 @@ from pathlib import Path
 import numpy as np
 from measure import arguments
 
-from uniot.benchmark.jobs import fit, load_data
-from uniot.benchmark.universality import DIGITS, Collection, plan_universality, write_digits
-from uniot.methods.uniot_universal import UniversalMethod
-from uniot.universal.reliability import regressors
+from uniot.benchmark.features import DIGITS, DataSet, write_digits
+from uniot.benchmark.universality import plan_universality
+from uniot.benchmark.worker import fit, load_data
+from uniot.methods.unincm.reliability import regressors
 
 _RIDGE = 3.0
 _STEPS = 20
@@ -78,15 +78,15 @@ def fitted(options: Namespace) -> Iterator[Task]:
     """Fit the default method to every task."""
     with tempfile.TemporaryDirectory() as folder:
         files = dict(text.split("=", 1) for text in options.features)
-        sets = [Collection.read(name, Path(file)) for name, file in files.items()]
-        sets.append(Collection.read(DIGITS, write_digits(Path(folder))))
+        sets = [DataSet.read(name, Path(file)) for name, file in files.items()]
+        sets.append(DataSet.read(DIGITS, write_digits(Path(folder))))
         jobs = plan_universality(sets, purpose="choice", quick=options.quick)
         for place, job in enumerate(jobs, start=1):
             print(f"\r{place}/{len(jobs)}", end="", flush=True)
             data = load_data(job)
             model = fit(job, data.source, data.source_labels, data.target)
             method, is_known = model.method, model.target.known
-            if not isinstance(method, UniversalMethod) or method.statistics is None:
+            if method.statistics is None:
                 raise TypeError(f"{job.method} has no statistics of the target")
             truth = np.where(np.isin(data.oracle_target_labels, model.classes), data.oracle_target_labels, "unknown")
             is_right = model.labels(model.target) == truth

@@ -12,7 +12,7 @@ from measure import Report, interleaved
 from peers import BEST_MOMENTUM, Ott, Pot, fewest_iterations
 from problems import Problem, clustered
 
-from uniot.transport import unbalanced_plan, unbalanced_potential
+from uniot.transport.unbalanced import unbalanced_plan, unbalanced_potential
 
 # OTT-JAX computes in float32 throughout and stays between one and two times our accuracy.
 OTT_ACCURACY = 2e-6

@@ -11,15 +11,14 @@ from office31_tasks import load_tasks, missing_data
 from problems import Clusters
 from torch import Tensor
 
-from uniot.data.arrays import scaled_rows
-from uniot.data.batches import PairedBatches
-from uniot.data.samples import TensorSamples
-from uniot.losses import common_class_loss, private_class_loss
-from uniot.methods import Batch, UniOTMethod
-from uniot.methods.method import parameter_groups
-from uniot.networks import nearest_neighbours
-from uniot.settings import Settings
-from uniot.training import train
+from uniot.config import Settings
+from uniot.io.arrays import scaled_rows
+from uniot.methods import create_method, resolved_settings
+from uniot.methods.base import Batch, parameter_groups
+from uniot.methods.uniot import UniOTMethod, common_class_loss, private_class_loss
+from uniot.nn.memory import nearest_neighbours
+from uniot.training.loop import train
+from uniot.training.samples import PairedBatches, TensorSamples
 
 WIDTH, CLASSES, CLUSTERS, QUEUE = 2048, 20, 50, 2000
 # Detection begins after so many steps; measured is what comes a while later.
@@ -40,14 +39,14 @@ class WithoutTransport(UniOTMethod):
         self._codes = scores.softmax(dim=1).chunk(2)
 
     def common_class_loss(self, target: Tensor, batch: Batch) -> tuple[Tensor, Tensor | None]:
-        logits = self.classes(target) / self.settings.temperature
+        logits = self.classes(target) / self.options.temperature
         loss = common_class_loss(logits, self._labels, self._detected)
         return loss, torch.where(self._detected, self._labels, -1)
 
     def private_class_loss(self, target: Tensor, batch: Batch, embeddings: Tensor) -> Tensor:
         neighbours = nearest_neighbours(target, batch.target_ids, self.queue)
         cosines = self.clusters(torch.cat([target, neighbours]))
-        return private_class_loss(*(cosines / self.settings.temperature).chunk(2), *self._codes)
+        return private_class_loss(*(cosines / self.options.temperature).chunk(2), *self._codes)
 
 
 class Loop:
@@ -110,10 +109,16 @@ def measure(report: Report, name: str, data: Data, rounds: int, steps: int) -> N
 def trained(data: Data) -> UniOTMethod:
     """A method some steps after detection began, so that plans and warm starts are those of a real run."""
     source, labels, target = data
-    given = {"n_clusters": CLUSTERS, "queue_size": QUEUE, "steps": TRAINED_STEPS, "detection_start": DETECTION_START}
-    settings = Settings.checked(**given).resolved(len(target))
+    given = {
+        "method": "uniot",
+        "n_clusters": CLUSTERS,
+        "queue_size": QUEUE,
+        "steps": TRAINED_STEPS,
+        "detection_start": DETECTION_START,
+    }
+    settings = resolved_settings(Settings.checked(**given), len(target))
     torch.manual_seed(0)
-    method = UniOTMethod(source.shape[1], int(labels.max()) + 1, settings)
+    method = create_method(settings, source.shape[1], int(labels.max()) + 1)
     train(method, TensorSamples(source), labels, TensorSamples(target), settings)
     return method
 

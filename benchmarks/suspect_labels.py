@@ -18,7 +18,7 @@ import numpy as np
 from measure import arguments
 
 from uniot import suspect_labels
-from uniot.benchmark.universality import DIGITS, write_digits
+from uniot.benchmark.features import DIGITS, write_digits
 
 _FLIPPED = 0.05
 _SEEDS = 5

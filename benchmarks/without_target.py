@@ -21,9 +21,9 @@ import torch
 from measure import Report, arguments
 from office31_tasks import features_file
 
-from uniot import UniOT
-from uniot.data.digits import load_digit_archives
-from uniot.universal import fit_landmarks
+from uniot import UniNCM
+from uniot.datasets.digits import load_digit_archives
+from uniot.methods.unincm.neighbours import fit_landmarks
 
 SIZES = (100, 400, 3000)
 PAIRS = {
@@ -95,10 +95,10 @@ def compared(
     if len(rest) < smaller + _LEAST_GROWTH:
         return
     fitted = rest[:size]
-    full = UniOT(n_private_classes=1, random_state=0).fit(x_source[of_source], y_source[of_source], x_target[fitted])
+    full = UniNCM(n_private_classes=1, random_state=0).fit(x_source[of_source], y_source[of_source], x_target[fitted])
     without = copy.deepcopy(full)
     method = without.model_.method
-    neighbours = method.neighbours
+    neighbours = method.fitted.get().neighbours
     method.forget_samples()
     for kind, rows in (("fitted", fitted), ("held-out", held_out)):
         labels = [model.predict(x_target[rows]) for model in (full, without)]
@@ -109,11 +109,11 @@ def compared(
         for model, answers in zip(("full run", "run without its target"), labels, strict=True):
             yield f"right labels of the {model}, {kind}", 100 * float((answers == truth).mean())
     begin = perf_counter()
-    fit_landmarks(neighbours.rows, neighbours.twice_averaged(neighbours.rows), torch.Generator())
+    fit_landmarks(neighbours.rows, neighbours.transform(neighbours.rows), torch.Generator())
     yield "time to fit the landmarks", perf_counter() - begin
-    for what, parts in (("target", ("target", "neighbourhoods")), ("landmarks", ("landmark_",))):
-        tensors = full.model_.method.rule_state()[0]
-        yield f"size of the {what}", sum(t.nbytes for key, t in tensors.items() if key.startswith(parts)) / 1e3
+    state = full.model_.method.state_dict()
+    for what, part in (("target", "neighbours."), ("landmarks", "landmarks.")):
+        yield f"size of the {what}", sum(value.nbytes for key, value in state.items() if part in key) / 1e3
 
 
 if __name__ == "__main__":

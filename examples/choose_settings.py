@@ -14,15 +14,15 @@ import sklearn
 from scipy.stats import spearmanr
 from sklearn.model_selection import GridSearchCV
 
-from uniot import UniOT
-from uniot.data.toy import ToyDomains, make_toy_domains
+from uniot import UniDAClassifier
+from uniot.datasets.digits import ToyDomains, make_toy_domains
 from uniot.errors import UndefinedScoreWarning
-from uniot.evaluation import h_score
-from uniot.validation import negative_entropy, soft_neighbourhood_density, target_silhouette
+from uniot.metrics.accuracy import h_score
+from uniot.metrics.label_free import negative_entropy, soft_neighbourhood_density, target_silhouette
 
 SCORES = (soft_neighbourhood_density, negative_entropy, target_silhouette)
 GRID = [
-    {"method": ["uniot"], "adaptation_weight": [0.0, 0.1, 1.0], "steps": [10, 60]},
+    {"method": ["uniot"], "adaptation_weight": [0.0, 0.1, 1.0], "steps": [10, 60], "detection_start": [5]},
     {"method": ["source-only", "dance", "ovanet"], "steps": [10, 60]},
 ]
 SPREADS = (0.5, 0.8, 1.2)  # easy, middling, hard
@@ -35,11 +35,11 @@ def search(toy: ToyDomains) -> dict[str, np.ndarray]:
     sample_domain = np.repeat([1, -2], [len(toy.x_source), len(toy.x_target)])
     rows = np.arange(len(x))
 
-    def oracle(model: UniOT, *_: object) -> float:
+    def oracle(model: UniDAClassifier, *_: object) -> float:
         return 100 * h_score(toy.oracle_y_target, model.labels_, source_classes=model.classes_)
 
     found = GridSearchCV(
-        UniOT(random_state=0, hidden_size=64, feature_size=32, detection_start=5),
+        UniDAClassifier(random_state=0),
         GRID,
         scoring={score.__name__: score for score in SCORES} | {"oracle": oracle},
         cv=[(rows, rows)],  # no label is used, so a score may look at the rows that were adapted to

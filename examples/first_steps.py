@@ -10,9 +10,10 @@ from collections import Counter
 
 import numpy as np
 
-from uniot import UniOT
-from uniot.data.toy import make_toy_domains
-from uniot.evaluation import evaluate
+import uniot
+from uniot import UniNCM
+from uniot.datasets import make_toy_domains
+from uniot.metrics import evaluate
 
 
 def main() -> None:
@@ -22,7 +23,7 @@ def main() -> None:
     is_new = np.arange(len(toy.x_target)) % 10 == 0
     x_target, x_new = toy.x_target[~is_new], toy.x_target[is_new]
 
-    model = UniOT(random_state=0).fit(toy.x_source, toy.y_source, x_target)
+    model = UniNCM(random_state=0).fit(toy.x_source, toy.y_source, x_target)
 
     print("answers:", dict(Counter(model.labels_.tolist())))
     print("groups among the unknown:", model.n_private_classes_)
@@ -34,7 +35,7 @@ def main() -> None:
 
     with tempfile.TemporaryDirectory() as folder:
         model.save(folder)
-        loaded = UniOT.load(folder)
+        loaded = uniot.load(folder)
     for label, sure in zip(loaded.predict(x_new[::5]), loaded.confidence(x_new[::5]), strict=True):
         print(f"new sample: {label}, confidence {sure:.2f}")
 

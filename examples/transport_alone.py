@@ -8,7 +8,8 @@ from __future__ import annotations
 import torch
 import torch.nn.functional as F
 
-from uniot.transport import FeatureRows, unbalanced_plan, unbalanced_potential
+from uniot.transport.rows import FeatureRows
+from uniot.transport.unbalanced import unbalanced_plan, unbalanced_potential
 
 
 def main() -> None:

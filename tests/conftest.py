@@ -34,6 +34,11 @@ def one_thread():
     torch.set_num_threads(before)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Start the longest file first, so that no process is left alone with it at the end."""
+    items.sort(key=lambda item: item.path.name != "test_publishing.py")
+
+
 class Answer(NamedTuple):
     """What a command left behind."""
 

@@ -12,12 +12,12 @@ from safetensors.torch import save_file
 
 from small_run import data, settings_of  # isort: skip
 
-from uniot.conclusion import conclude
-from uniot.data.samples import TensorSamples
-from uniot.methods import create_method
-from uniot.model import AdaptedModel
-from uniot.processes import Processes, start_processes
-from uniot.training import train
+from uniot.methods.registry import create_method
+from uniot.training.finalize import finalize
+from uniot.training.loop import train
+from uniot.training.model import AdaptedModel
+from uniot.training.processes import Processes, start_processes
+from uniot.training.samples import TensorSamples
 
 
 def adapt(processes: Processes, **changes: object) -> tuple[AdaptedModel, dict[str, torch.Tensor]]:
@@ -29,7 +29,7 @@ def adapt(processes: Processes, **changes: object) -> tuple[AdaptedModel, dict[s
     method = create_method(settings, 5, 3)
     samples = TensorSamples(target)
     history = train(method, TensorSamples(source), classes, samples, settings, processes=processes)
-    model = conclude(
+    model = finalize(
         method,
         TensorSamples(source),
         classes,
@@ -50,14 +50,14 @@ def adapt_both(processes: Processes) -> dict[str, torch.Tensor]:
     model, answers = adapt(processes, method="uniot")
     weights = {f"weights.{name}": value.clone() for name, value in model.method.state_dict().items()}
     losses = torch.tensor([model.history.column(name) for name in ("loss", "loss_common", "loss_private")])
-    _, universal = adapt(processes, method="uniot-universal", steps=0)
+    _, universal = adapt(processes, method="unincm", steps=0)
     universal = {f"universal.{name}": value for name, value in universal.items()}
-    with patch("uniot.conclusion._MOST_SOURCE_ROWS", 7):
-        few, _ = adapt(processes, method="uniot-universal", steps=0)
-    _, preferring = adapt(processes, method="uniot-universal", steps=0, private_prior=0.6)
+    with patch("uniot.training.finalize._MOST_SOURCE_ROWS", 7):
+        few, _ = adapt(processes, method="unincm", steps=0)
+    _, preferring = adapt(processes, method="unincm", steps=0, private_prior=0.6)
     universal |= {f"preferring.{name}": value for name, value in preferring.items()}
     universal["universal.prototypes_of_all_rows"] = few.method.class_prototypes()
-    return {**weights, **answers, **universal, "losses": losses, "potential": model.rule.class_potential}
+    return {**weights, **answers, **universal, "losses": losses, "potential": model.method.solved.get().class_potential}
 
 
 def main(folder: Path, count: int) -> None:

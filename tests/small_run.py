@@ -9,15 +9,20 @@ from pathlib import Path
 
 import torch
 
-from uniot.data.samples import TensorSamples
+from uniot.config import Settings
 from uniot.errors import RunInterrupted
-from uniot.methods import UniOTMethod
-from uniot.settings import Settings
-from uniot.training import History, fingerprint, train
+from uniot.methods import create_method, resolved_settings
+from uniot.methods.uniot import UniOTMethod
+from uniot.runs import Run
+from uniot.training.fit import fingerprint
+from uniot.training.history import History
+from uniot.training.loop import train
+from uniot.training.samples import TensorSamples
 
 
 def settings_of(**changes) -> Settings:
     values = {
+        "method": "uniot",
         "n_clusters": 4,
         "queue_size": 24,
         "batch_size": 8,
@@ -28,7 +33,7 @@ def settings_of(**changes) -> Settings:
         "checkpoint_every": 5,
         "learning_rate": 0.05,
     }
-    return Settings.checked(**(values | changes)).resolved(30)
+    return resolved_settings(Settings.checked(**(values | changes)), 30)
 
 
 def data(seed: int = 0) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -51,15 +56,15 @@ def run(
     settings = settings_of(**changes)
     source, classes, target = values or data()
     torch.manual_seed(settings.seed)
-    method = UniOTMethod(5, 3, settings)
+    method = create_method(settings, 5, 3)
     history = train(
         method,
         TensorSamples(source),
         classes,
         TensorSamples(target),
         settings,
-        folder=folder,
-        fingerprint=fingerprint(settings, [source, classes, target]),
+        checkpoints=None if folder is None else Run.writer(folder).checkpoints,
+        fingerprint=fingerprint(settings, str([part.tolist() for part in (source, classes, target)])),
         watch=watch,
         on_step=on_step,
     )

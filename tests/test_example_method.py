@@ -1,11 +1,10 @@
-"""The pages about methods: the example of one's own, by hand, saved and in the benchmark; and all that there are.
+"""The example of a method of one's own: by hand, saved, in the benchmark, and on its page.
 
 Softmax of (ln 3, 0) is (3/4, 1/4), whose normalised entropy is 2 - 3/4 log₂ 3.
 """
 
 from __future__ import annotations
 
-import importlib
 import importlib.util
 import math
 import re
@@ -18,18 +17,19 @@ import numpy as np
 import pytest
 import torch
 
-from uniot import UniOT
+from uniot import UniDAClassifier
 from uniot.benchmark.features import read_domain
-from uniot.data.benchmark_sets import benchmark_set
-from uniot.data.toy import make_toy_domains
+from uniot.config import Settings
+from uniot.datasets.catalogue import benchmark_set
+from uniot.datasets.digits import make_toy_domains
 from uniot.errors import SettingsError
-from uniot.methods import METHODS, Batch, MethodInfo, create_method, method_info, register
-from uniot.settings import Settings
+from uniot.methods import resolved_settings
+from uniot.methods.base import Batch, FinalFeatures, MethodInfo
+from uniot.methods.registry import METHODS, create_method, method_info, register
 
 ROOT = Path(__file__).parent.parent
 EXAMPLE = ROOT / "examples" / "write_your_own_method.py"
 PAGE = (ROOT / "docs" / "add-a-method.md").read_text(encoding="utf-8")
-METHODS_PAGE = (ROOT / "docs" / "methods.md").read_text(encoding="utf-8")
 LN2, LN3, LN4 = math.log(2), math.log(3), math.log(4)
 HN = 2 - 0.75 * math.log2(3)
 
@@ -61,7 +61,7 @@ def blocks(language: str) -> list[str]:
 
 
 def build(**options: float):
-    settings = Settings.checked(method="otsu", method_options=options, feature_size=2).resolved(100)
+    settings = resolved_settings(Settings.checked(method="otsu", method_options=options, feature_size=2), 100)
     method = create_method(settings, 2, 2)
     with torch.no_grad():
         for layer in (method.bottleneck, method.classifier):
@@ -70,13 +70,13 @@ def build(**options: float):
     return method
 
 
-def test_learnt_border_is_better_than_a_fixed_one_and_transport_than_both(example, capsys):
+def test_learnt_threshold_is_better_than_a_fixed_one_and_transport_than_both(example, capsys):
     example.main()
     printed = scores_in(capsys.readouterr().out)
     assert list(printed) == ["source-only", "otsu", "uniot"]
     h, ranked = ({method: scores[place] for method, scores in printed.items()} for place in (0, 3))
     assert h["source-only"] + 20 < h["otsu"] < h["uniot"]
-    # Source-only ranks the samples well, too: what it lacks is the border.
+    # Source-only ranks the samples well, too: what it lacks is the threshold.
     assert min(ranked.values()) > 90
     (shown,) = blocks("text")
     for method, scores in scores_in(shown).items():
@@ -85,7 +85,7 @@ def test_learnt_border_is_better_than_a_fixed_one_and_transport_than_both(exampl
 
 
 @pytest.mark.parametrize(
-    ("counts", "border"),
+    ("counts", "threshold"),
     [
         # Shares 1/4, 1/4, 0, 1/2 at 1/8, 3/8, 5/8, 7/8, mean 9/16. First cut: (1/4 · 9/16 - 1/32)² / (3/16) = 0.064;
         # second and third: (1/2 · 9/16 - 1/8)² / (1/4) = 0.098. Half-way between 2/4 and 3/4:
@@ -94,8 +94,8 @@ def test_learnt_border_is_better_than_a_fixed_one_and_transport_than_both(exampl
         ((0, 0, 5, 1), 0.75),
     ],
 )
-def test_border_between_two_groups_worked_by_hand(example, counts, border):
-    assert example.otsu_border(torch.tensor(counts)) == border
+def test_threshold_between_two_groups_worked_by_hand(example, counts, threshold):
+    assert example.otsu_threshold(torch.tensor(counts)) == threshold
 
 
 @pytest.mark.usefixtures("example")
@@ -109,7 +109,7 @@ def test_losses_of_a_step_worked_by_hand():
         generator=torch.Generator(),
     )
     losses = build(entropy_weight=0.5).step(batch)
-    # Scores are 1 - Hn and 0: the border lies between them, and the entropy of the second, which is 1, is to grow.
+    # Scores are 1 - Hn and 0: the threshold lies between them, and the entropy of the second, which is 1, is to grow.
     source, separation = (LN4 - LN3 + LN2) / 2, (HN - 1) / 2
     assert float(losses.parts["source"].detach()) == pytest.approx(source)
     assert float(losses.parts["separation"].detach()) == pytest.approx(separation)
@@ -117,12 +117,12 @@ def test_losses_of_a_step_worked_by_hand():
 
 
 @pytest.mark.usefixtures("example")
-def test_parts_of_the_target_have_the_border_of_the_whole():
+def test_parts_of_the_target_have_the_threshold_of_the_whole():
     features = torch.randn(40, 2, generator=torch.Generator().manual_seed(0))
     whole, part = build(), build()
-    whole.conclude(features, torch.Generator())
-    part.conclude(features[10:], torch.Generator())
-    assert part.border != whole.border
+    whole.finalize(FinalFeatures.of_target(features))
+    part.finalize(FinalFeatures.of_target(features[10:]))
+    assert part.threshold != whole.threshold
 
     class Second:
         """The second of two processes; the first holds the first ten rows."""
@@ -132,18 +132,18 @@ def test_parts_of_the_target_have_the_border_of_the_whole():
         def add(self, values: torch.Tensor) -> torch.Tensor:
             return values + part.score(features[:10]).detach().histc(64, 0, 1)
 
-    part.conclude(features[10:], torch.Generator(), Second())
-    assert part.border == whole.border
+    part.finalize(FinalFeatures.of_target(features[10:], shards=Second()))
+    assert part.threshold == whole.threshold
 
 
 @pytest.mark.usefixtures("example")
 def test_saved_and_loaded_model_decides_the_same(tmp_path):
     toy = make_toy_domains(samples_per_class=10)
-    model = UniOT(method="otsu", random_state=0, steps=20, feature_size=8, n_private_classes=2)
+    model = UniDAClassifier(method="otsu", random_state=0, steps=20, feature_size=8, n_private_classes=2)
     model.fit(toy.x_source, toy.y_source, toy.x_target)
     model.save(tmp_path / "run")
-    loaded = UniOT.load(tmp_path / "run")
-    assert loaded.model_.method.border == model.model_.method.border != 0.5
+    loaded = UniDAClassifier.load(tmp_path / "run")
+    assert loaded.model_.method.threshold == model.model_.method.threshold != 0.5
     assert np.array_equal(loaded.predict_proba(toy.x_target), model.predict_proba(toy.x_target))
 
 
@@ -181,47 +181,3 @@ def test_page_runs_the_method_in_the_benchmark(tmp_path, monkeypatch, capsys):
     table = capsys.readouterr().out
     assert "| Otsu |" in table
     assert "| Source only |" in table
-
-
-PARTS = {"uniot-universal": "UniOT universal", "uniot-": "Variants of UniOT"}
-
-
-@pytest.mark.parametrize("name", METHODS)
-def test_page_of_all_methods_has_each_with_its_values(name):
-    info = method_info(name)
-    part = next((part for start, part in PARTS.items() if name.startswith(start)), info.title)
-    (section,) = re.findall(rf"^##+ {re.escape(part)}\n(.*?)(?=^##+ |\Z)", METHODS_PAGE, re.DOTALL | re.MULTILINE)
-    assert f"`{name}`" in section
-    if part == info.title:
-        assert info.source in " ".join(section.split())
-        assert f"| learning rate | {info.learning_rate:g} |" in section
-        # And the table on top.
-        assert re.search(rf"^\| \[`{name}`\]\(#", METHODS_PAGE, re.MULTILINE)
-    # A method without a part differs from the one with all of them in one value, which its name tells.
-    options = {} if name.startswith("uniot-universal-") else info.options().model_dump()
-    for option, value in options.items():
-        shown = str(value).lower() if isinstance(value, bool) else "by size" if value is None else f"{value:g}"
-        assert f"| `{option}` | {shown} |" in section
-    # None that is gone, but for variants, which share a section.
-    assert part != info.title or set(re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE)) == set(options)
-
-
-def test_pages_call_a_reconstruction_one():
-    assert [info.name for info in METHODS.values() if info.is_reconstruction] == ["tnt"]
-    lines = re.findall(r"^[#|].*(?:TNT|tnt).*$", METHODS_PAGE, re.MULTILINE)
-    assert len(lines) == 2  # its heading, and its line in the table
-    assert all("reconstruction" in line for line in lines)
-
-
-@pytest.mark.parametrize(
-    ("module", "opening"), [("uniot.methods", "`from uniot.methods"), ("uniot.benchmark", "`uniot.benchmark`")]
-)
-def test_reference_names_what_there_is(module, opening):
-    page = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")
-    table = page[page.index(opening) :].split("\n\n")[1]
-    cells = [line.split(" | ")[0] for line in table.splitlines()[2:]]
-    names = [name for cell in cells for name in re.findall(r"`([\w.]+)[`(]", cell)]
-    assert len(names) >= 10
-    for name in names:
-        below, _, last = name.rpartition(".")
-        assert hasattr(importlib.import_module(".".join(filter(None, (module, below)))), last), name

@@ -15,6 +15,11 @@ PROMISES = {
         "new sample: common-0, confidence 0.",
         "new sample: unknown, confidence 0.",
     ],
+    "compare_methods.py": [
+        "open-partial  UniOT ",
+        "open-partial  UniNCM     100.0%",
+        "closed        UniNCM     100.0%     0.0%",
+    ],
     "transport_alone.py": ["converged: True", "known among the near: 200 of 200", "class 0, known: True"],
 }
 
@@ -26,7 +31,12 @@ def test_every_example_is_tried() -> None:
     assert {path.name for path in EXAMPLES.glob("*.py")} - elsewhere == set(PROMISES)
 
 
-@pytest.mark.parametrize("name", sorted(PROMISES))
+SLOW = {"compare_methods.py"}
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow if name in SLOW else ()) for name in sorted(PROMISES)]
+)
 def test_example_prints_what_it_promises(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert len((EXAMPLES / name).read_text().splitlines()) < 80
     runpy.run_path(str(EXAMPLES / name), run_name="__main__")

@@ -10,19 +10,25 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from uniot import UniOT
-from uniot.answers import read_answers
-from uniot.benchmark.planning import Options
-from uniot.data.arrays import scaled_rows
-from uniot.data.toy import ToyDomains, make_toy_domains
+from uniot import UniDAClassifier, UniNCM
+from uniot.benchmark.jobs import Options
+from uniot.config import Settings
+from uniot.datasets.digits import ToyDomains, make_toy_domains
 from uniot.errors import DataError, SettingsError
-from uniot.hub.sharing import without_data
-from uniot.model_files import load_model, save_model
-from uniot.settings import Settings
-from uniot.training import fingerprint
+from uniot.export.hub import without_data
+from uniot.io.arrays import scaled_rows
+from uniot.io.predictions import read_predictions
+from uniot.methods.registry import hyperparameters
+from uniot.runs.loading import load_model
+from uniot.runs.saving import save_model
+from uniot.training.fit import fingerprint
 
 SMALL = {"steps": 40, "hidden_size": 64, "feature_size": 32, "detection_start": 20, "queue_size": 400}
 PREFERENCES = [{"private_prior": prior} for prior in (0, 0.3, 0.6, 1)] + [{"prefer": "known"}, {"prefer": "unknown"}]
+
+
+def acting(method: str) -> dict:
+    return {name: value for name, value in SMALL.items() if name in hyperparameters(method)}
 
 
 @pytest.fixture(scope="module")
@@ -34,32 +40,32 @@ def toy() -> ToyDomains:
     return replace(clean, x_target=clean.x_target + spread * rng.normal(size=clean.x_target.shape))
 
 
-@pytest.fixture(scope="module", params=["uniot", "uniot-universal", "dance"])
+@pytest.fixture(scope="module", params=["uniot", "unincm", "dance"])
 def method(request: pytest.FixtureRequest) -> dict:
-    return {"method": request.param, "random_state": 0, **SMALL}
+    return {"method": request.param, "random_state": 0, **acting(request.param)}
 
 
 @pytest.fixture(scope="module")
-def fitted(toy: ToyDomains, method: dict) -> UniOT:
-    return UniOT(**method).fit(toy.x_source, toy.y_source, toy.x_target)
+def fitted(toy: ToyDomains, method: dict) -> UniDAClassifier:
+    return UniDAClassifier(**method).fit(toy.x_source, toy.y_source, toy.x_target)
 
 
 def unknown_part(labels: np.ndarray) -> float:
     return float((labels == "unknown").mean())
 
 
-def test_the_estimated_prior_is_what_the_rule_calls_unknown(fitted: UniOT) -> None:
+def test_the_estimated_prior_is_what_the_rule_calls_unknown(fitted: UniDAClassifier) -> None:
     assert 0 < fitted.private_prior_ < 1
     assert fitted.private_prior_ == unknown_part(fitted.labels_)
 
 
-def test_the_fraction_is_met_on_the_fitted_target(toy: ToyDomains, fitted: UniOT) -> None:
+def test_the_fraction_is_met_on_the_fitted_target(toy: ToyDomains, fitted: UniDAClassifier) -> None:
     parts = {prior: unknown_part(fitted.predict(toy.x_target, private_prior=prior)) for prior in (0, 0.2, 0.5, 0.8, 1)}
     assert list(parts.values()) == pytest.approx(list(parts), abs=1 / len(toy.x_target))
     assert (parts[0], parts[1]) == (0, 1)
 
 
-def test_more_unknown_only_adds_to_what_is_unknown(toy: ToyDomains, fitted: UniOT) -> None:
+def test_more_unknown_only_adds_to_what_is_unknown(toy: ToyDomains, fitted: UniDAClassifier) -> None:
     unknown = [fitted.predict(toy.x_target, private_prior=prior) == "unknown" for prior in np.linspace(0, 1, 9)]
     for fewer, more in itertools.pairwise(unknown):
         assert (more | ~fewer).all()
@@ -67,9 +73,9 @@ def test_more_unknown_only_adds_to_what_is_unknown(toy: ToyDomains, fitted: UniO
 
 @pytest.mark.parametrize("preference", PREFERENCES, ids=str)
 def test_fit_and_predict_meet_a_preference_alike(
-    toy: ToyDomains, method: dict, fitted: UniOT, preference: dict
+    toy: ToyDomains, method: dict, fitted: UniDAClassifier, preference: dict
 ) -> None:
-    preferring = UniOT(**method, **preference).fit(toy.x_source, toy.y_source, toy.x_target)
+    preferring = UniDAClassifier(**method, **preference).fit(toy.x_source, toy.y_source, toy.x_target)
     np.testing.assert_array_equal(preferring.predict(toy.x_target), preferring.labels_)
     np.testing.assert_array_equal(fitted.predict(toy.x_target, **preference), preferring.labels_)
     full = fitted.predict_full(toy.x_target, **preference)
@@ -86,10 +92,12 @@ def test_fit_and_predict_meet_a_preference_alike(
     )
 
 
-def test_one_preference_replaces_another(toy: ToyDomains, method: dict, fitted: UniOT, tmp_path: Path) -> None:
-    once = UniOT(**method, private_prior=0).fit(toy.x_source, toy.y_source, toy.x_target)
+def test_one_preference_replaces_another(
+    toy: ToyDomains, method: dict, fitted: UniDAClassifier, tmp_path: Path
+) -> None:
+    once = UniDAClassifier(**method, private_prior=0).fit(toy.x_source, toy.y_source, toy.x_target)
     once.save(tmp_path / "run")
-    loaded = UniOT.load(tmp_path / "run")
+    loaded = UniDAClassifier.load(tmp_path / "run")
     assert loaded.get_params()["private_prior"] == 0
     np.testing.assert_array_equal(loaded.predict(toy.x_target), once.labels_)
     for preference in ({"private_prior": 0.4}, {"prefer": "known"}):
@@ -98,7 +106,7 @@ def test_one_preference_replaces_another(toy: ToyDomains, method: dict, fitted: 
         )
 
 
-def test_samples_that_become_unknown_join_the_nearest_group(toy: ToyDomains, fitted: UniOT) -> None:
+def test_samples_that_become_unknown_join_the_nearest_group(toy: ToyDomains, fitted: UniDAClassifier) -> None:
     model = fitted.model_
     more = model.with_preference(prefer="unknown")
     joined = ~more.target.known & model.target.known
@@ -118,16 +126,16 @@ def test_onnx_answers_as_the_run_with_its_preference(toy: ToyDomains, tmp_path: 
         pytest.importorskip(package, reason="pip install 'uniot[onnx]'")
     import onnxruntime
 
-    from uniot.export import OUTPUTS, export_onnx
+    from uniot.export.onnx import OUTPUTS, export_onnx
 
     rows = toy.x_target.astype(np.float32)
     cases = [
         ("uniot", {"private_prior": 0.3}),
         ("uniot", {"private_prior": 0}),
-        ("uniot-universal", {"private_prior": 0.7}),
+        ("unincm", {"private_prior": 0.7}),
     ]
     for name, preference in cases:
-        estimator = UniOT(method=name, random_state=0, **SMALL, **preference)
+        estimator = UniDAClassifier(name, random_state=0, **acting(name), **preference)
         estimator.fit(toy.x_source, toy.y_source, toy.x_target)
         export_onnx(estimator.model_, tmp_path / "model.onnx")
         session = onnxruntime.InferenceSession(str(tmp_path / "model.onnx"))
@@ -139,10 +147,10 @@ def test_onnx_answers_as_the_run_with_its_preference(toy: ToyDomains, tmp_path: 
         np.testing.assert_allclose(answers["probabilities"], estimator.predict_proba(rows), atol=1e-4)
 
 
-def test_two_preferences_and_wrong_ones_are_refused(toy: ToyDomains, fitted: UniOT) -> None:
+def test_two_preferences_and_wrong_ones_are_refused(toy: ToyDomains, fitted: UniDAClassifier) -> None:
     both = r"private_prior is 0\.3 and prefer is 'known', and each sets the threshold\. Give one of them, or none\."
     with pytest.raises(SettingsError, match=both):
-        UniOT(private_prior=0.3, prefer="known").fit(toy.x_source, toy.y_source, toy.x_target)
+        UniNCM(private_prior=0.3, prefer="known").fit(toy.x_source, toy.y_source, toy.x_target)
     with pytest.raises(SettingsError, match=both):
         fitted.predict(toy.x_target, private_prior=0.3, prefer="known")
     for wrong in ({"private_prior": 1.5}, {"private_prior": float("nan")}, {"prefer": "cats"}):
@@ -153,9 +161,9 @@ def test_two_preferences_and_wrong_ones_are_refused(toy: ToyDomains, fitted: Uni
 def test_a_run_that_was_shared_without_its_target_keeps_its_preference_and_takes_no_other(
     toy: ToyDomains, method: dict, tmp_path: Path
 ) -> None:
-    model = UniOT(**method, private_prior=1).fit(toy.x_source, toy.y_source, toy.x_target).model_
+    model = UniDAClassifier(**method, private_prior=1).fit(toy.x_source, toy.y_source, toy.x_target).model_
     save_model(without_data(model), tmp_path / "shared")
-    shared = UniOT.load(tmp_path / "shared")
+    shared = UniDAClassifier.load(tmp_path / "shared")
     assert set(shared.predict(toy.x_target)) == {"unknown"}
     assert np.isnan(shared.private_prior_)
     with pytest.raises(DataError, match=r"this run was shared without it\. Leave them out"):
@@ -165,7 +173,7 @@ def test_a_run_that_was_shared_without_its_target_keeps_its_preference_and_takes
 def test_a_preference_that_is_not_set_is_outside_the_fingerprint() -> None:
     plain, preferring = Settings.checked(), Settings.checked(prefer="known")
     assert not {"private_prior", "prefer"} & set(plain.model_dump(exclude=plain.outside_fingerprint))
-    assert fingerprint(plain, []) != fingerprint(preferring, [])
+    assert fingerprint(plain, "") != fingerprint(preferring, "")
 
 
 def test_a_benchmark_is_not_told_the_prior() -> None:
@@ -189,10 +197,11 @@ def adapt(uniot: Callable, files: Path) -> Callable:
 def test_adapt_takes_a_preference_and_says_so(adapt: Callable, tmp_path: Path) -> None:
     done = adapt(tmp_path / "run", "--private-prior", 0.3)
     assert done.code == 0, done.stderr
-    assert (
-        "Preference applied: private prior 0.3. It calls 30.0 % of the fitted target unknown; the rule" in done.stdout
+    words = (
+        "Preference applied: private prior 0.3. With it, 30.0 % of the unlabelled samples of the run are called unknown"
     )
-    assert read_answers(tmp_path / "run" / "predictions.csv").known.mean() == pytest.approx(0.7)
+    assert f"{words}; without it, " in done.stdout
+    assert read_predictions(tmp_path / "run" / "predictions.csv").known.mean() == pytest.approx(0.7)
     assert "private_prior = 0.3" in (tmp_path / "run" / "settings.toml").read_text()
     # The command line replaces the preference of a file, whichever it is.
     again = adapt(tmp_path / "again", "--settings", tmp_path / "run" / "settings.toml", "--prefer", "known")
@@ -214,7 +223,7 @@ def test_predict_and_report_repeat_with_another_preference(
         assert done.code == 0, done.stderr
         assert f"Preference applied: {option[2:].replace('-', ' ')} {value}." in done.stdout
         if part is not None:
-            assert 1 - read_answers(tmp_path / "new.csv").known.mean() == pytest.approx(part)
+            assert 1 - read_predictions(tmp_path / "new.csv").known.mean() == pytest.approx(part)
     printed = uniot("predict", tmp_path / "run", files / "target.npz", "--prefer", "unknown")
     assert "Preference" not in printed.stdout
     assert "Preference applied: prefer unknown." in printed.stderr
@@ -224,7 +233,7 @@ def test_predict_and_report_repeat_with_another_preference(
     pytest.importorskip("matplotlib", reason="pip install 'uniot[report]'")
     told = uniot("report", tmp_path / "run", "--private-prior", 1, "--out", tmp_path / "page.html")
     assert told.code == 0, told.stderr
-    assert "Preference applied: private prior 1. It calls 100.0 %" in told.stdout
+    assert "Preference applied: private prior 1. With it, 100.0 %" in told.stdout
     assert (tmp_path / "run" / "model.safetensors").read_bytes() == before
     assert load_model(tmp_path / "run").threshold is None
 
@@ -234,7 +243,7 @@ def test_continuing_a_run_keeps_what_is_preferred_and_not_the_prior(
 ) -> None:
     for run, option, value in (("a", "--private-prior", "0.5"), ("b", "--prefer", "unknown")):
         assert adapt(tmp_path / run, option, value).code == 0
-        answers = read_answers(tmp_path / run / "predictions.csv")
+        answers = read_predictions(tmp_path / run / "predictions.csv")
         named = [
             f"{name},a new class,named,0"
             for name, group in zip(answers.names, answers.groups, strict=True)

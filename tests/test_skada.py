@@ -13,9 +13,9 @@ from sklearn.model_selection import GridSearchCV, cross_validate
 from sklearn.preprocessing import StandardScaler
 
 from uniot import UniOT
-from uniot.data.toy import make_toy_domains
+from uniot.datasets.digits import make_toy_domains
 from uniot.errors import DataError
-from uniot.validation import soft_neighbourhood_density, target_silhouette
+from uniot.metrics.label_free import soft_neighbourhood_density, target_silhouette
 
 # Importing skada turns metadata routing on for the whole process; other tests shall not notice.
 with sklearn.config_context():
@@ -34,7 +34,6 @@ with sklearn.config_context():
     from skada.model_selection import SourceTargetShuffleSplit
 
 PAPER = {
-    "method": "uniot",
     "steps": 8,
     "hidden_size": 32,
     "feature_size": 16,

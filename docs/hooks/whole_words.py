@@ -1,4 +1,4 @@
-"""Marks code of a single word while the site is built, so that the style can keep it on one line."""
+"""Marks what a browser should keep on one line while the site is built: names, options, and ± with its number."""
 
 from __future__ import annotations
 
@@ -6,8 +6,12 @@ import re
 from typing import Any
 
 WORD = re.compile(r"<code>(?=[^\s<]+</code>)")
+# An option, also with its value. A browser would break the line after its first hyphens.
+OPTION = re.compile(r'<code(?: class="word")?>(?=--[\w-]{1,20}(?: [\w.-]{1,12})?</code>)')
+DEVIATION = re.compile(r"± (?=\d)")
 
 
 def on_page_content(page_html: str, **_: Any) -> str:
     """Called by mkdocs with the HTML of each page."""
-    return WORD.sub('<code class="word">', page_html)
+    marked = OPTION.sub('<code class="word option">', WORD.sub('<code class="word">', page_html))
+    return DEVIATION.sub("±\N{NO-BREAK SPACE}", marked)

@@ -1,50 +1,58 @@
-"""uniot: universal domain adaptation by optimal transport.
+"""uniot: universal domain adaptation for images and embeddings.
 
-    embeddings ──► transport ──► losses ──► methods ──► prediction
-                   transport/    losses/    methods/    prediction.py
-             └─ pure maths: no training ─┘
-     training.py runs a method · model.py decides · model_files.py keeps it · evaluation/ scores it · cli/ starts it
+From a labelled collection (the source) and an unlabelled one from elsewhere (the target), uniot labels the classes
+that both have, rejects the rest as unknown, and groups what is unknown into new classes.
 
-A labelled collection (the source) and an unlabelled one from elsewhere (the target): uniot labels what is common,
-says "unknown" to the rest, and groups the unknown.
-
-    from uniot import UniOT
-    model = UniOT(random_state=0).fit(X_source, y_source, X_target)
-    model.labels_
+    from uniot import UniNCM, UniOT, UniDAClassifier
+    model = UniNCM(random_state=0).fit(X_source, y_source, X_target)
+    model.labels_, model.groups_, model.predict(X_new)
+    model.save("run/"); uniot.load("run/")
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 if TYPE_CHECKING:
-    from uniot.data_quality import near_duplicates, suspect_labels
+    from uniot.data_quality.near_duplicates import near_duplicates
+    from uniot.data_quality.suspect_labels import suspect_labels
     from uniot.errors import UniotError
-    from uniot.estimator import UniOT
-    from uniot.evaluation import evaluate, h3_score, h_score
-    from uniot.transport import balanced_plan, unbalanced_plan
+    from uniot.estimators import UniDAClassifier, UniNCM, UniOT, load
+    from uniot.metrics.accuracy import h3_score, h_score
+    from uniot.metrics.evaluate import evaluate
+    from uniot.runs.run import Run
+    from uniot.transport.plan import balanced_plan
+    from uniot.transport.unbalanced import unbalanced_plan
 
 _HOME = {
-    "UniOT": "uniot.estimator",
+    "Run": "uniot.runs",
+    "UniDAClassifier": "uniot.estimators",
+    "UniNCM": "uniot.estimators",
+    "UniOT": "uniot.estimators",
     "UniotError": "uniot.errors",
     "balanced_plan": "uniot.transport",
-    "evaluate": "uniot.evaluation",
-    "h3_score": "uniot.evaluation",
-    "h_score": "uniot.evaluation",
+    "evaluate": "uniot.metrics",
+    "h3_score": "uniot.metrics",
+    "h_score": "uniot.metrics",
+    "load": "uniot.estimators",
     "near_duplicates": "uniot.data_quality",
     "suspect_labels": "uniot.data_quality",
     "unbalanced_plan": "uniot.transport",
 }
 
 __all__ = [
+    "Run",
+    "UniDAClassifier",
+    "UniNCM",
     "UniOT",
     "UniotError",
     "balanced_plan",
     "evaluate",
     "h3_score",
     "h_score",
+    "load",
     "near_duplicates",
     "suspect_labels",
     "unbalanced_plan",

@@ -10,10 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from uniot.benchmark.jobs import Job, perform
-from uniot.benchmark.launching import Ended, Event, Started
+from uniot.benchmark.jobs import Job
 from uniot.benchmark.results import read_results
-from uniot.data.benchmark_sets import benchmark_set
+from uniot.benchmark.runner import Ended, Event, Started
+from uniot.benchmark.worker import perform
+from uniot.datasets.catalogue import benchmark_set
 
 OPTIONS = """
 steps = 12
@@ -42,7 +43,7 @@ class Here:
 
 @pytest.fixture(autouse=True)
 def no_workers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("uniot.benchmark.local.LocalWorkers", Here)
+    monkeypatch.setattr("uniot.benchmark.worker_pool.LocalWorkers", Here)
 
 
 @pytest.fixture(scope="module")
@@ -214,7 +215,7 @@ def test_a_published_set_that_is_not_complete_is_refused_unless_asked_for(
         ((), "give the data with --features FILE or with --images FOLDER, one of the two"),
         (("--features", "x.npz", "--images", "x"), "one of the two"),
         (("--features", "x.npz", "--settings", "open", *OWN_SPLIT), "--settings are published splits"),
-        (("--features", "x.npz", "--split", "x.toml", "--common", "a"), "Leave the other lists out"),
+        (("--features", "x.npz", "--split", "x.toml", "--common", "a"), "Leave out --common"),
         (("--features", "x.npz", "--slurm-set", "timeout_min=60"), "--slurm-set is for jobs on Slurm"),
         (("--features", "none.npz"), "none.npz does not exist. Give an .npz with the arrays"),
         (("--features", "x.npz", "--tasks", "A2X"), "Office-31 has no task 'A2X'"),

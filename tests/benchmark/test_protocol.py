@@ -10,11 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from uniot.benchmark.features import DomainFeatures, domain_names, features_backbone, find_domain, read_domain
-from uniot.benchmark.planning import Options, plan_jobs
-from uniot.benchmark.protocol import TaskSet, check_split, custom_split, read_split, task_data
-from uniot.data.benchmark_sets import BENCHMARK_SETS
-from uniot.data.published_set import ClassSplit
+from uniot.benchmark.features import (
+    DomainFeatures,
+    domain_names,
+    features_backbone,
+    find_domain,
+    read_domain,
+    task_data,
+)
+from uniot.benchmark.jobs import Options, plan_jobs
+from uniot.benchmark.protocol import TaskSet, check_split, custom_split, read_split
+from uniot.datasets.catalogue import BENCHMARK_SETS, ClassSplit
 from uniot.errors import DataError, SettingsError
 
 CLASSES = ("cup", "pen", "tin", "bag", "key", "hat", "jar")
@@ -57,7 +63,7 @@ def test_a_domain_of_ones_own_may_have_a_2_in_its_name() -> None:
 def test_a_set_of_ones_own_needs_two_domains_and_a_split() -> None:
     with pytest.raises(DataError, match="mine has 1 domains .a., and a task needs a source and a target"):
         TaskSet.of_domains("mine", ("a",))
-    with pytest.raises(DataError, match="its classes have no published split. Give one with --split"):
+    with pytest.raises(DataError, match="has no published split. Give one with --split"):
         OWN.splits(["open-partial"])
 
 
@@ -86,9 +92,12 @@ def test_a_split_is_read_from_a_file(tmp_path: Path) -> None:
     ("text", "words"),
     [
         ("common = [", "is not valid TOML"),
-        ('shared = ["cup"]', "has shared, which no split has. Write three lists of class names"),
+        ('shared = ["cup"]', "has the unexpected keys shared. Write three lists of class names"),
         ('common = "cup"', "common in .* is 'cup'. Write three lists"),
-        ('name = "a/b"\ncommon = ["cup", "pen"]', "the name of the split is 'a/b', and a folder is called by it"),
+        (
+            'name = "a/b"\ncommon = ["cup", "pen"]',
+            "the name of the split is 'a/b', which cannot be the name of a folder",
+        ),
     ],
 )
 def test_a_file_that_is_no_split_is_told(tmp_path: Path, text: str, words: str) -> None:
@@ -132,7 +141,7 @@ def test_a_class_that_no_domain_has_is_a_slip_and_one_that_a_single_domain_lacks
 
 
 def test_a_task_without_a_target_sample_is_refused() -> None:
-    with pytest.raises(DataError, match="the target has no sample of the classes that the split gives to it"):
+    with pytest.raises(DataError, match="the target has no sample of its classes in the split"):
         task_data(domain(["cup", "pen", "hat"]), domain(["cup"]), custom_split(("pen",), ("cup",), ("hat",)))
 
 
@@ -245,21 +254,21 @@ def test_options_are_for_all_methods_or_for_one(features: Path, tmp_path: Path) 
     path = tmp_path / "options.toml"
     path.write_text("steps = 9\n[uniot]\nepsilon = 0.02\n", encoding="utf-8")
     uniot, source_only = plan(features, options=Options.read(path))[:2]
-    assert uniot.settings == {"steps": 9, "epsilon": 0.02}
-    assert source_only.settings == {"steps": 9}
-    assert uniot.full_settings().epsilon == 0.02
+    assert uniot.settings == source_only.settings == {"steps": 9}
+    assert uniot.options == uniot.full_settings().method_options == {"epsilon": 0.02}
+    assert source_only.options == {}
 
 
 @pytest.mark.parametrize(
     ("text", "words"),
     [
         ("steps = [", "is not valid TOML"),
-        ("[nonsense]\nx = 1", r"has a table \[nonsense\], and no method is called so. Known: uniot"),
+        ("[nonsense]\nx = 1", r"has a table \[nonsense\], which is not the name of a method. Methods are uniot"),
         ("stepz = 9", "there is no setting called 'stepz'"),
         ("[uniot]\nstepz = 9", "there is no setting called 'stepz'"),
         ("[uniot]\nsteps = 9", "steps cannot be chosen here: it is the same for all methods"),
-        ("seed = 9", "seed cannot be chosen here: the protocol decides it"),
-        ("[uniot]\nn_private_classes = 2", "n_private_classes cannot be chosen here: the protocol decides it"),
+        ("seed = 9", "seed cannot be chosen here: the protocol sets it"),
+        ("[uniot]\nn_private_classes = 2", "n_private_classes cannot be chosen here: the protocol sets it"),
     ],
 )
 def test_options_that_cannot_be_used_are_told_before_any_job_runs(

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from uniot.benchmark.reported import AVERAGE, PaperPart, paper_tables
-from uniot.data.benchmark_sets import benchmark_set
+from uniot.benchmark.protocol import AVERAGE, PaperPart, paper_tables
+from uniot.datasets.catalogue import benchmark_set
 
 Place = tuple[str, str, str, str, str]
 """Table, data set, method, task and score of a number."""

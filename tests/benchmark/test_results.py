@@ -32,13 +32,14 @@ DONE = Result(
     true_accuracy=0.8,
     estimated_accuracy=0.75,
     warned=False,
+    h_oracle_selection=0.83,
     dataset="office31",
 )
 FAILED = Result(
     method="dcc", task="A2W", seed=0, setting="open-partial", backbone="b", steps=9, seconds=0.5, failure="no memory"
 )
 
-LATER_SCORES = ("h_oracle", "nothing_rejected", "true_accuracy", "estimated_accuracy")
+LATER_SCORES = ("h_oracle", "nothing_rejected", "true_accuracy", "estimated_accuracy", "h_oracle_selection")
 words = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1).filter(
     lambda text: len(text.splitlines()) == 1 and text.splitlines() == [text]
 )
@@ -73,9 +74,9 @@ def test_a_job_is_a_line_and_what_it_does_not_have_is_empty(tmp_path):
     write_results(path, [DONE, FAILED])
     header, done, failed = path.read_text().splitlines()
     assert header.split(",") == [field.name for field in fields(Result)]
-    scores = "0.8125,0.75,0.7,0.65,0.9,0.74,0.95,0.85,12,11,0.875,0.95,0.8,0.75,False"
+    scores = "0.8125,0.75,0.7,0.65,0.9,0.74,0.95,0.85,12,11,0.875,0.95,0.8,0.75,False,0.83"
     assert done == f'uniot,A2W,1,open-partial,"resnet50, frozen",1000,31.25,{scores},office31,'
-    assert failed == f"dcc,A2W,0,open-partial,b,9,0.5{',' * 17}no memory"
+    assert failed == f"dcc,A2W,0,open-partial,b,9,0.5{',' * 18}no memory"
 
 
 def test_a_failure_of_many_lines_is_one_line_of_the_file(tmp_path):
@@ -131,12 +132,12 @@ def test_a_file_from_before_data_sets_had_names_is_read_without_them(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"h": 81.25}, "uniot on A2W .* with seed 1 has 81.25 as h. Give a share between 0 and 1, or None"),
+        ({"h": 81.25}, "uniot on A2W .* with seed 1 has 81.25 as h. Give a fraction from 0 to 1, or None"),
         ({"auroc": float("nan")}, "has nan as auroc"),
         ({"oscr": -0.1}, "has -0.1 as oscr"),
         ({"h_oracle": 1.5}, "on A2W of office31 .* has 1.5 as h_oracle"),
-        ({"h": None}, "has no h, and no failure that says why"),
-        ({"h": None, "failure": " \n"}, "has no h, and no failure that says why"),
+        ({"h": None}, "has no h, and no reason of a failure"),
+        ({"h": None, "failure": " \n"}, "has no h, and no reason of a failure"),
         ({"failure": "killed"}, r"failed \(killed\) and has scores"),
         ({"task": ""}, "a result has '' as task. Give a name, in one line."),
         ({"method": "a\rb"}, r"a result has 'a\\rb' as method. Give a name, in one line."),
@@ -157,8 +158,8 @@ def test_a_result_that_cannot_be_is_refused(changes, words):
         ((",1000,", ",many,"), "line 2 has 'many' as steps. Give a whole number"),
         ((",31.25,", ",,"), "line 2 has '' as seconds. Give a number"),
         ((",False,", ",maybe,"), "line 2 has 'maybe' as warned. Give True or False"),
-        ((",0.95,0.85,12,", ""), "line 2 has not as many cells as there are columns"),
-        ((",0.95,", ",0.95,0.95,"), "line 2 has not as many cells as there are columns"),
+        ((",0.95,0.85,12,", ""), "line 2 does not have one cell per column"),
+        ((",0.95,", ",0.95,0.95,"), "line 2 does not have one cell per column"),
         (("method,task", "name,task"), "has no column method. Results have the columns method, task, seed"),
     ],
 )

@@ -20,21 +20,20 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from uniot.benchmark import cluster as cluster_module
-from uniot.benchmark.cluster import Cluster
+from uniot.benchmark import worker_pool as cluster_module
 from uniot.benchmark.features import read_domain
-from uniot.benchmark.jobs import Job, finished, fit, load_data, perform, read_failure, run_job
-from uniot.benchmark.launching import Ended, Event, Started
-from uniot.benchmark.live import LiveTable, PlainLines, watching
-from uniot.benchmark.local import LocalWorkers
-from uniot.benchmark.planning import Options, plan_jobs
+from uniot.benchmark.jobs import Job, Options, plan_jobs
 from uniot.benchmark.protocol import TaskSet, custom_split
 from uniot.benchmark.results import Result, read_results
-from uniot.benchmark.runner import Summary, run_benchmark
+from uniot.benchmark.runner import Ended, Event, Started, Summary, finished, read_failure, run_benchmark
+from uniot.benchmark.worker import fit, load_data, perform, run_job
 from uniot.benchmark.worker import main as work
-from uniot.errors import RunFolderError, SettingsError
-from uniot.methods import Batch, Losses, UniOTMethod
+from uniot.benchmark.worker_pool import Cluster, LocalWorkers
+from uniot.cli.benchmark_screen import LiveTable, PlainLines, watching
+from uniot.errors import MissingPackageError, RunFolderError, SettingsError
+from uniot.methods.base import Batch, Losses
 from uniot.methods.source_only import SourceOnly
+from uniot.methods.uniot import UniOTMethod
 
 SPLIT = custom_split(("cup", "pen", "tin"), ("bag", "key"), ("hat", "jar"))
 QUICK = {"steps": 40, "hidden_size": 64, "feature_size": 32, "batch_size": 24, "queue_size": 48, "detection_start": 10}
@@ -163,6 +162,16 @@ def test_labels_of_the_target_never_reach_the_training(features: Path, tmp_path:
     assert first.oscr > second.oscr + 0.2, "the scores do see them"
 
 
+def test_oracle_selection_adds_a_column_and_changes_no_score(features: Path) -> None:
+    for method in ("uniot", "source-only"):
+        plain, looked = (plan(features, methods=[method], n_seeds=1, oracle_selection=times)[0] for times in (0, 8))
+        assert plain.digest != looked.digest
+        without, with_oracle = run_job(plain).result, run_job(looked).result
+        assert scores([without]) == scores([dataclasses.replace(with_oracle, h_oracle_selection=None)])
+        assert without.h_oracle_selection is None
+        assert with_oracle.h <= with_oracle.h_oracle_selection <= 1
+
+
 def test_every_method_sees_the_same_embeddings_in_the_same_batches(
     features: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -211,7 +220,7 @@ def test_an_error_that_nobody_foresaw_is_told_with_its_kind(
     def broken(job: Job) -> None:
         raise ZeroDivisionError("one line\nand another")
 
-    monkeypatch.setattr("uniot.benchmark.jobs.run_job", broken)
+    monkeypatch.setattr("uniot.benchmark.worker.run_job", broken)
     summary = run_benchmark(plan(features, n_seeds=1)[:1], tmp_path, Here())
     assert [failure.reason for failure in summary.failures] == ["ZeroDivisionError: one line and another"]
 
@@ -222,7 +231,7 @@ def test_features_that_change_under_way_fail_the_job(tmp_path: Path, write_featu
     job.write(tmp_path)
     write_features(path, seed=1)
     assert not perform(tmp_path)
-    assert "has changed since the benchmark was begun" in (read_failure(tmp_path) or "")
+    assert "has changed since the benchmark was planned" in (read_failure(tmp_path) or "")
 
 
 def test_what_was_finished_before_an_interrupt_is_kept(features: Path, tmp_path: Path) -> None:
@@ -255,7 +264,7 @@ def test_one_job_can_be_run_by_hand(features: Path, tmp_path: Path) -> None:
     assert work([str(job.folder(tmp_path)) for job in jobs]) == 1
     assert finished(jobs[1], jobs[1].folder(tmp_path)) is not None
     assert work([str(tmp_path)]) == 1
-    assert "is no job" in (read_failure(tmp_path) or "")
+    assert "cannot be read as a job" in (read_failure(tmp_path) or "")
 
 
 def children(process: int) -> set[int]:
@@ -319,7 +328,7 @@ PROGRAM = """
 import sys
 from pathlib import Path
 from uniot.benchmark.jobs import Job
-from uniot.benchmark.local import LocalWorkers
+from uniot.benchmark.worker_pool import LocalWorkers
 from uniot.benchmark.runner import run_benchmark
 out = Path(sys.argv[1])
 jobs = [Job.read(folder) for folder in map(Path, sys.argv[2:])]
@@ -376,10 +385,10 @@ def test_a_job_that_ends_without_a_word_on_the_cluster_is_told(
     features: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("submitit")
-    monkeypatch.setattr(cluster_module, "perform", len)  # a path has no length
+    monkeypatch.setattr(cluster_module, "_perform", len)  # a path has no length
     jobs = plan(features, methods=["source-only"], n_seeds=1)[:1]
     (failure,) = run_benchmark(jobs, tmp_path, Cluster(tmp_path, 1, "local")).failures
-    assert re.fullmatch(r"job \d+ of the cluster is FINISHED and told nothing", failure.reason)
+    assert re.fullmatch(r"job \d+ of the cluster has the state FINISHED and no outcome", failure.reason)
     assert "has no len()" in (failure.folder / "error.txt").read_text(encoding="utf-8")
 
 
@@ -441,7 +450,7 @@ def test_a_cluster_that_is_not_there_is_told(
 
 def test_without_submitit_its_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "submitit", None)
-    with pytest.raises(SettingsError, match="pip install 'uniot\\[benchmark\\]'"):
+    with pytest.raises(MissingPackageError, match="pip install 'uniot\\[benchmark\\]'"):
         Cluster(tmp_path, 1)
 
 
@@ -463,7 +472,7 @@ def test_the_live_table_counts_what_is_done_failed_and_running(features: Path) -
     lines = screen.file.getvalue().splitlines()
     assert re.fullmatch(r"uniot +2/4  H 60.0 *", lines[1])
     assert re.fullmatch(r"source-only +0/4  1 failed *", lines[2])
-    assert lines[3].strip() == "3 of 8 jobs over, 1 failed, 1 running, about 2 min left"
+    assert lines[3].strip() == "3 of 8 jobs done, 1 failed, 1 running, about 2 min left"
     assert re.fullmatch(r" +source-only, mine, sketch2photo, seed 0 \(\d+ s\) *", lines[4])
 
 
@@ -474,7 +483,7 @@ def test_somebody_who_watches_sees_the_table(features: Path) -> None:
         watcher.kept(jobs[0], result_of(jobs[0], 0.5))
     shown = screen.file.getvalue()
     assert "1/4  H 50.0" in shown
-    assert "1 of 8 jobs over, 0 running" in shown
+    assert "1 of 8 jobs done, 0 running" in shown
 
 
 def test_where_nobody_watches_there_is_a_line_a_job(features: Path) -> None:

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from uniot.benchmark.protocol import TargetDraw, TaskData, draw_target
+from uniot.benchmark.features import TaskData, draw_target
+from uniot.benchmark.protocol import TargetDraw
 from uniot.benchmark.scenarios import (
     FAMILIES,
     MAX_TARGET,
@@ -21,7 +22,7 @@ from uniot.benchmark.scenarios import (
     setting_sizes,
 )
 from uniot.benchmark.universality import PURPOSES
-from uniot.data.benchmark_sets import benchmark_set
+from uniot.datasets.catalogue import benchmark_set
 from uniot.errors import DataError
 
 OFFICE = {name: 70 + place for place, name in enumerate(benchmark_set("office31").classes)}

@@ -7,16 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from uniot.benchmark.planning import Options
-from uniot.benchmark.protocol import TaskSet
+from uniot.benchmark.figures import write_study
+from uniot.benchmark.jobs import Options
+from uniot.benchmark.protocol import TaskSet, paper_tables
 from uniot.benchmark.results import Result
-from uniot.benchmark.studies import STUDIES, Study, make_study, plan_study
-from uniot.benchmark.study_files import study_findings, write_study
-from uniot.data.benchmark_sets import benchmark_set
-from uniot.data.published_set import ClassSplit
+from uniot.benchmark.studies import STUDIES, Study, make_study, plan_study, study_findings
+from uniot.datasets.catalogue import ClassSplit, benchmark_set
 from uniot.errors import SettingsError
-from uniot.methods import METHODS
-from uniot.settings import Settings
+from uniot.methods.registry import METHODS
 
 OFFICE31 = TaskSet.of_published("office31")
 SPLIT = OFFICE31.splits(["open-partial"])["open-partial"]
@@ -49,11 +47,44 @@ def test_every_method_of_a_study_exists():
     assert all(method in METHODS for name in STUDIES for method in study(name).methods)
 
 
-def test_the_ablation_is_of_all_variants_on_the_split_as_it_is():
+def test_the_ablation_is_of_the_papers_variants_on_the_split_as_it_is():
     found = study("ablation")
     assert found.methods[0] == "uniot"
     assert len(found.methods) == 8
+    assert set(found.methods) <= set(paper_tables().labels)
     assert {setting: point.split for setting, point in found.points.items()} == {"open-partial": SPLIT}
+
+
+def test_target_learners_stand_between_uniot_and_nothing_in_place_of_l_pcd(features: Path):
+    found = study("target-learners")
+    learners = ("swav", "simsiam", "selflabel", "deepcluster", "pica", "scan")
+    assert found.methods == ("uniot", "uniot-without-pcd", *(f"uniot-{learner}" for learner in learners))
+    assert (found.tasks, found.axes) == ((), ())
+    assert {setting: point.split for setting, point in found.points.items()} == {"open-partial": SPLIT}
+    tasks = TaskSet.of_domains("toys", ("photo", "sketch"))
+    mine = make_study(
+        "target-learners", tasks, "mine", ClassSplit(("cup", "pen", "tin"), ("bag", "key"), ("hat", "jar"))
+    )
+    more = {"task_names": tasks.tasks, "n_seeds": 2, "backbone": "none"}
+    jobs = plan_study(mine, tasks, features, methods=mine.methods, **more)
+    assert {(job.method, job.task, job.seed) for job in jobs} == {
+        (method, task, seed) for method in mine.methods for task in ("photo2sketch", "sketch2photo") for seed in (0, 1)
+    }
+    # The methods differ in nothing else.
+    assert all((job.settings, job.options, job.setting) == ({}, {}, "mine") for job in jobs)
+
+
+def test_the_figure_of_the_target_learners_has_both_scores(tmp_path: Path):
+    found = study("target-learners")
+    scores = {("open-partial", method): [0.8, 0.9] for method in found.methods}
+    findings = study_findings(found, results(found, scores), benchmark_set("office31"))
+    table, _, drawn = write_study(tmp_path, found, findings)
+    assert table.name == "target-learners.csv"
+    assert {(row.method, row.score) for row in findings} >= {
+        (method, score) for method in found.methods for score in ("h", "h3_oracle")
+    }
+    for word in ("UniOT without L_PCD", "UniOT with Self-labelling", "UniOT with SCAN", "H³-score (oracle), %"):
+        assert word in drawn.read_text(encoding="utf-8")
 
 
 def test_what_goes_beyond_the_paper_is_compared_in_all_published_settings():
@@ -66,7 +97,7 @@ def test_what_goes_beyond_the_paper_is_compared_in_all_published_settings():
 
 def test_findings_of_several_settings_are_told_apart_and_drawn(tmp_path):
     found = study("beyond")
-    scores = {(setting, method): [0.8, 0.9] for setting in found.points for method in ("uniot", "uniot-universal")}
+    scores = {(setting, method): [0.8, 0.9] for setting in found.points for method in ("uniot", "unincm")}
     scores["closed", "uniot"] = [0.4]
     rows = study_findings(found, results(found, scores), OFFICE31.published)
     means = {(row.setting, row.method): row.mean for row in rows if row.score == "h"}
@@ -95,13 +126,13 @@ def test_robustness_needs_private_classes_on_both_sides():
 
 
 def test_the_usual_values_of_the_sensitivity_are_the_defaults_and_every_value_is_allowed():
-    defaults = Settings.checked().model_dump()
+    defaults = METHODS["uniot"].options.checked().model_dump()
     for axis in study("sensitivity").axes:
         assert axis.usual == defaults[axis.name]
         for point in axis.points:
             changed = dict(point.changed)
             assert changed == ({} if point.value == axis.usual else {axis.name: point.value})
-            Settings.checked(**changed)
+            METHODS["uniot"].options.checked(**changed)
 
 
 @pytest.mark.parametrize("name", ["robustness", "sensitivity"])
@@ -129,7 +160,8 @@ def test_jobs_differ_in_what_is_varied_alone(features: Path):
     assert len(jobs) == 2 * len(found.points)
     assert [job.seed for job in jobs] == sorted(job.seed for job in jobs)
     for job in jobs:
-        assert job.settings == {"steps": 5, **dict(found.points[job.setting].changed)}
+        assert job.settings == {"steps": 5}
+        assert job.options == dict(found.points[job.setting].changed)
     assert len({job.digest for job in jobs}) == len(jobs)
 
 

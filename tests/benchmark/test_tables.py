@@ -4,7 +4,7 @@ from statistics import stdev
 
 import pytest
 
-from uniot.benchmark.reported import AVERAGE
+from uniot.benchmark.protocol import AVERAGE
 from uniot.benchmark.results import Result
 from uniot.benchmark.tables import Row, Table, make_table, make_tables
 from uniot.errors import DataError
@@ -129,7 +129,7 @@ def test_a_mean_that_failed_jobs_are_missing_from_is_never_best():
     assert (means(table, "uniot"), row(table, "uniot").cells[0].n_failed) == (["90.00"], 1)
     assert [row.cells[0].is_best for row in table.rows] == [False, True]
     assert table.best == "dann"
-    assert "Where jobs failed, the mean is over the others and never bold." in table.caption
+    assert "If jobs failed, the mean is over the others and never bold." in table.caption
 
 
 def test_a_task_that_was_not_run_is_not_called_failed_for_another():

@@ -13,17 +13,18 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from uniot.benchmark.jobs import Job, finished, load_data, perform, run_job
-from uniot.benchmark.launching import Ended, Event, Started
-from uniot.benchmark.live import LiveTable
-from uniot.benchmark.planning import Options
+from uniot.benchmark.features import DataSet, write_digits
+from uniot.benchmark.figures import write_universality
+from uniot.benchmark.jobs import Job, Options
 from uniot.benchmark.results import Result, read_results
+from uniot.benchmark.runner import Ended, Event, Started, finished
 from uniot.benchmark.scenarios import family_of
-from uniot.benchmark.universality import METHODS, PURPOSES, Collection, plan_universality, write_digits
-from uniot.benchmark.universality_files import ALL, ScenarioScore, summarise, write_universality
-from uniot.data.digits import load_digit_archives
+from uniot.benchmark.universality import ALL, DEFAULT_METHODS, PURPOSES, ScenarioScore, plan_universality, summarise
+from uniot.benchmark.worker import load_data, perform, run_job
+from uniot.cli.benchmark_screen import LiveTable
+from uniot.datasets.digits import load_digit_archives
 from uniot.errors import DataError, SettingsError
-from uniot.methods import METHODS as ALL_METHODS
+from uniot.methods.registry import METHODS as ALL_METHODS
 
 QUICK = {"steps": 5, "hidden_size": 16, "feature_size": 8, "batch_size": 12, "queue_size": 24}
 
@@ -59,29 +60,29 @@ def few_digits(monkeypatch: pytest.MonkeyPatch) -> None:
     labels = np.repeat(np.arange(10), 8)
     images = [rng.random((10, 4, 4))[labels] + 0.1 * rng.random((80, 4, 4)) for _ in range(2)]
     archives = (images[0].astype(np.float32), labels, images[1].astype(np.float32), labels)
-    monkeypatch.setattr("uniot.benchmark.universality.load_digit_archives", lambda: archives)
+    monkeypatch.setattr("uniot.benchmark.features.load_digit_archives", lambda: archives)
 
 
 def plan(features: Path, name: str = "toys", **changes) -> list[Job]:
     values = {"methods": ["source-only"], "n_splits": 1, "options": Options(QUICK)} | changes
-    return plan_universality([Collection.read(name, features)], **values)
+    return plan_universality([DataSet.read(name, features)], **values)
 
 
 def test_there_is_a_job_for_every_split_pair_scenario_and_method(features: Path) -> None:
-    jobs = plan(features, n_splits=2, methods=["source-only", "uniot-universal"])
+    jobs = plan(features, n_splits=2, methods=["source-only", "unincm"])
     assert {job.task for job in jobs} == {"photo2sketch", "sketch2photo"}, "the domain `one` shares one class alone"
     assert [job.seed for job in jobs] == sorted(job.seed for job in jobs), "stopped early, all pairs were seen"
     assert {job.seed for job in jobs} == set(PURPOSES["choice"][:2])
     found = {(job.seed, job.task, job.setting, job.method) for job in jobs}
     assert len(found) == len(jobs)
-    assert {("open-partial", "source-only"), ("private-prior=1", "uniot-universal")} <= {one[2:] for one in found}
+    assert {("open-partial", "source-only"), ("private-prior=1", "unincm")} <= {one[2:] for one in found}
     assert {job.dataset for job in jobs} == {"toys"}
     folder = jobs[0].folder(Path("out"))
     assert folder == Path("out/jobs/toys/source-only/open-partial/photo2sketch/300")
 
 
 def test_the_study_runs_methods_that_exist() -> None:
-    assert set(METHODS) <= set(ALL_METHODS)
+    assert set(DEFAULT_METHODS) <= set(ALL_METHODS)
 
 
 def test_check_has_splits_of_its_own(features: Path) -> None:
@@ -155,7 +156,7 @@ def test_a_job_is_read_as_it_was_written_and_its_digest_knows_the_draw(features:
 
 
 def scored(features: Path, scenario: str) -> tuple[Result, dict]:
-    job = next(job for job in plan(features, methods=["uniot-universal"]) if job.setting == scenario)
+    job = next(job for job in plan(features, methods=["unincm"]) if job.setting == scenario)
     outcome = run_job(job)
     return outcome.result, outcome.evaluation.counts
 
@@ -211,7 +212,7 @@ def test_digits_of_the_install_are_features_of_two_domains(tmp_path: Path) -> No
 def score(scenario: str, dataset: str, value: float | None, oracle: float = 80.0, **changes) -> ScenarioScore:
     empty = dict.fromkeys(ScenarioScore.__annotations__)
     values = {"dataset": dataset, "task": "a2b", "family": family_of(scenario), "scenario": scenario, "split": 300}
-    values |= {"method": "uniot-universal", "seconds": 1.5, "failure": "", "n_target": 60, "n_source_classes": 5}
+    values |= {"method": "unincm", "seconds": 1.5, "failure": "", "n_target": 60, "n_source_classes": 5}
     found = {"score": value, "oracle": oracle, "regret": None if value is None else oracle - value}
     return ScenarioScore(**empty | values | found | changes)
 
@@ -256,7 +257,7 @@ def test_files_hold_every_job_a_table_and_a_heat_map(tmp_path: Path) -> None:
     assert text.startswith("Splits: check (300). Score: H-score if")
     assert r"| a\|b | long tail | 1 (1 failed) | 20.0 | 80.0 | 60.0 | 60.0 (long-tail, a2b) | 1 |" in text
     drawn = (tmp_path / "figures/universality.svg").read_text(encoding="utf-8")
-    for words in ("long-tail", "10 (10)", "60 (60)", "UniOT universal", "regret in points: mean (worst)"):
+    for words in ("long-tail", "10 (10)", "60 (60)", "UniNCM", "regret in points: mean (worst)"):
         assert words in drawn
 
 
@@ -274,7 +275,7 @@ def test_the_study_as_it_is_typed_and_interrupted_and_gone_on_with(
     few_digits: None,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("uniot.benchmark.local.LocalWorkers", Here)
+    monkeypatch.setattr("uniot.benchmark.worker_pool.LocalWorkers", Here)
     out, few = tmp_path / "suite", write_features(tmp_path / "few.npz", each=5)
     command = (
         *("benchmark", "--study", "universality", "--features", f"toys={features}", "--features", f"few={few}"),
@@ -315,7 +316,7 @@ def test_one_data_set_alone_needs_no_digits(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("uniot.benchmark.local.LocalWorkers", Here)
+    monkeypatch.setattr("uniot.benchmark.worker_pool.LocalWorkers", Here)
     features = write_features(tmp_path / "few.npz", each=5)
     more = ("--methods", "source-only", "--tasks", "photo2sketch", "--options", options, "--seeds", 1)
     command = ("benchmark", "toys", "--study", "universality", "--features", features, "--purpose", "check", *more)
@@ -339,8 +340,11 @@ def test_one_data_set_alone_needs_no_digits(
         (("--features", "x=x.npz", "--features", "x=y.npz"), "--features has two files for x"),
         (("toys", "--features", "x=x.npz"), "there are no features of toys. Give --features toys=FILE"),
         (("--features", "x=none.npz"), "none.npz does not exist"),
-        (("--features", "../x=x.npz"), "the name of a data set is '../x', and a folder is called by it"),
-        (("--features", "x=x.npz", "--settings", "open"), "--settings is not for --study universality"),
+        (("--features", "../x=x.npz"), "the name of a data set is '../x', which cannot be the name of a folder"),
+        (
+            ("--features", "x=x.npz", "--settings", "mine"),
+            "there is no scenario called 'mine'",
+        ),
         (("--features", "x=x.npz", "--source-private", "a"), "--source-private is not for --study universality"),
         (("--features", "x=x.npz", "--incomplete"), "--incomplete is not for --study universality"),
         (("--features", "x=x.npz", "--methods", "unoit"), "there is no method called 'unoit'"),

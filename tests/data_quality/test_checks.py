@@ -7,14 +7,15 @@ import csv
 import numpy as np
 import pytest
 
-from uniot.data_quality.checks import LabelledSamples, check_collections
-from uniot.data_quality.tables import (
-    NEAR_DUPLICATES,
-    SUSPECT_LABELS,
+from uniot.data_quality.checks import (
+    LabelledSamples,
+    check_collections,
     read_near_duplicates,
     read_suspect_labels,
 )
 from uniot.errors import RunFolderError
+
+SUSPECT_LABELS, NEAR_DUPLICATES = "suspect_labels.csv", "near_duplicates.csv"
 
 
 def samples(seed: int, **changes) -> LabelledSamples:
@@ -40,7 +41,7 @@ def checked():
 
 
 def test_tables_are_written_sorted_and_read_back(checked, tmp_path):
-    checked.write(tmp_path)
+    checked.write(tmp_path / SUSPECT_LABELS, tmp_path / NEAR_DUPLICATES)
     with (tmp_path / SUSPECT_LABELS).open(encoding="utf-8", newline="") as file:
         lines = list(csv.DictReader(file))
     assert [line["sample"] for line in lines] == ["1/é 4.jpg"]
@@ -59,7 +60,7 @@ def test_tables_are_written_sorted_and_read_back(checked, tmp_path):
 
 
 def test_lines_count_what_is_clear_and_how_copies_were_answered(checked, tmp_path):
-    labels, copies = checked.lines(tmp_path)
+    labels, copies = checked.lines(tmp_path / SUSPECT_LABELS, tmp_path / NEAR_DUPLICATES)
     assert labels == f"1 source label looks wrong: see {tmp_path / SUSPECT_LABELS}"
     assert copies == (
         "3 pairs of samples are nearly the same (1 in the source; 2 between the two, 1 of which got the label of the "
@@ -68,11 +69,11 @@ def test_lines_count_what_is_clear_and_how_copies_were_answered(checked, tmp_pat
 
 
 def test_collections_without_fault_leave_no_file_and_no_line(checked, tmp_path):
-    checked.write(tmp_path)
+    checked.write(tmp_path / SUSPECT_LABELS, tmp_path / NEAR_DUPLICATES)
     clean = check_collections(samples(1), samples(2))
-    clean.write(tmp_path)
+    clean.write(tmp_path / SUSPECT_LABELS, tmp_path / NEAR_DUPLICATES)
     assert not list(tmp_path.iterdir())
-    assert not clean.lines(tmp_path)
+    assert not clean.lines(tmp_path / SUSPECT_LABELS, tmp_path / NEAR_DUPLICATES)
 
 
 def test_target_sample_that_somebody_labelled_is_no_duplicate_of_itself():
@@ -88,9 +89,9 @@ def test_target_sample_that_somebody_labelled_is_no_duplicate_of_itself():
 
 
 def test_check_that_fails_does_not_fail_the_run(tmp_path, monkeypatch):
-    monkeypatch.setattr("uniot.universal.neighbours.MOST_COMPARED_WITH_ALL", 10)
+    monkeypatch.setattr("uniot.methods.unincm.neighbours.MOST_COMPARED_WITH_ALL", 10)
     monkeypatch.setitem(__import__("sys").modules, "faiss", None)
-    (line,) = check_collections(samples(1), samples(2)).lines(tmp_path)
+    (line,) = check_collections(samples(1), samples(2)).lines(tmp_path / SUSPECT_LABELS, tmp_path / NEAR_DUPLICATES)
     assert line.startswith("Labels and duplicates were not checked: ")
     assert "uniot[large]" in line
 

@@ -7,10 +7,10 @@ import pytest
 import torch
 
 import uniot
-from uniot.data.digits import load_digit_archives
 from uniot.data_quality.suspect_labels import _Ridge, _vote
+from uniot.datasets.digits import load_digit_archives
 from uniot.errors import DataError
-from uniot.universal import Neighbours
+from uniot.methods.unincm.neighbours import Neighbours
 
 
 def clusters(sizes: list[int], spread: float = 0.5, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:

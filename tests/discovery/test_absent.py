@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from uniot.discovery import absence
-from uniot.prediction import Prediction
+from uniot.discovery.groups import absence
+from uniot.io.predictions import Prediction
 
 
 def prediction(nearest, known_score) -> Prediction:

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from scipy.cluster.hierarchy import cut_tree, linkage
 from scipy.spatial.distance import pdist, squareform
 
-from uniot.discovery.dendrogram import Dendrogram
-from uniot.discovery.silhouette import mean_silhouettes
+from uniot.discovery.dendrogram import Dendrogram, mean_silhouettes
 
 
 def points(n: int, seed: int, n_centres: int = 6) -> np.ndarray:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from uniot.discovery import exemplars
+from uniot.discovery.groups import exemplars
 
 
 def test_typical_ones_are_the_nearest_and_doubtful_ones_the_least_sure():

@@ -7,7 +7,8 @@ from itertools import permutations
 import numpy as np
 import pytest
 
-from uniot.discovery import NumberOfClasses, PrivateGroups, private_groups
+from uniot.discovery.class_count import NumberOfClasses
+from uniot.discovery.groups import PrivateGroups, private_groups
 
 
 def clusters(k: int, per_cluster: int = 25, d: int = 16, spread: float = 0.15, seed: int = 0) -> np.ndarray:

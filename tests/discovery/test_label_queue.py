@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from uniot.discovery import RUN_WEIGHT, Neighbourhoods, label_queue, label_spreading, spread_labels, uncertainty
+from uniot.discovery import label_order as label_spreading
+from uniot.discovery.label_order import RUN_WEIGHT, Neighbourhoods, label_queue, spread_labels, uncertainty
 
 SIZES = (40, 30, 20)
 
@@ -93,7 +94,7 @@ def test_the_order_does_not_depend_on_the_order_of_the_samples():
 
 
 def test_of_too_many_samples_some_stand_for_the_others(monkeypatch):
-    monkeypatch.setattr(label_spreading, "_MOST_SAMPLES", 30)
+    monkeypatch.setattr(label_spreading, "_MAX_SAMPLES", 30)
     features, of = clusters()
     graph = Neighbourhoods.of(features, include=[89])
     assert len(graph.rows) in (30, 31)

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import numpy as np
 
-from uniot.labelling.state import Labels, move, rename
-from uniot.labelling.store import Store
+from uniot.labelling.state import AnnotationState, move, rename
+from uniot.labelling.store import LabelStore
 
 
 def main(path: Path) -> None:
-    store, labels = Store(path, "a run"), Labels.start(np.arange(1000) // 10)
+    store, labels = LabelStore(path, "a run"), AnnotationState.initial(np.arange(1000) // 10)
     revision = 0
     for number in count():
         rows = labels.members(number % 50)

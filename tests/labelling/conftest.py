@@ -11,15 +11,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from uniot.annotations.places import class_place
+from uniot.discovery.annotations import class_place
 from uniot.labelling.app import create_app
-from uniot.labelling.desk import Desk
-from uniot.labelling.guard import Access
+from uniot.labelling.gallery import Thumbnails
+from uniot.labelling.security import Access
 from uniot.labelling.server import listen, make_server
-from uniot.labelling.store import FILE, Store
+from uniot.labelling.session import LabellingSession
+from uniot.labelling.store import FILE, LabelStore
 from uniot.labelling.target import Target
-from uniot.labelling.thumbnails import Thumbnails
-from uniot.pictures import Pictures
+from uniot.runs.pictures import Pictures
 
 CLASSES = ["mug", "pen", "stapler"]
 EACH = 10
@@ -73,15 +73,15 @@ def new_target() -> Callable[..., Target]:
 
 
 @pytest.fixture
-def open_desk() -> Iterator[Callable[[Target], Desk]]:
-    """Opens the desk of a target; again, as often as a process would be started."""
-    stores: list[Store] = []
+def open_session() -> Iterator[Callable[[Target], LabellingSession]]:
+    """Opens the session of a target; again, as often as a process would be started."""
+    stores: list[LabelStore] = []
 
-    def opened(target: Target) -> Desk:
+    def opened(target: Target) -> LabellingSession:
         if stores:
             stores.pop().close()
-        stores.append(Store(target.run / FILE, target.digest))
-        return Desk(target, stores[-1])
+        stores.append(LabelStore(target.run / FILE, target.digest))
+        return LabellingSession(target, stores[-1])
 
     yield opened
     for store in stores:
@@ -89,8 +89,8 @@ def open_desk() -> Iterator[Callable[[Target], Desk]]:
 
 
 @pytest.fixture
-def desk(target: Target, open_desk: Callable[[Target], Desk]) -> Desk:
-    return open_desk(target)
+def session(target: Target, open_session: Callable[[Target], LabellingSession]) -> LabellingSession:
+    return open_session(target)
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ class Answer:
 class Served:
     """A labelling page that runs; requests are sent as they are given, unlike those of a polite client."""
 
-    desk: Desk
+    session: LabellingSession
     access: Access
     port: int
 
@@ -141,36 +141,36 @@ class Served:
             connection.close()
 
     def act(self, seen: int | None = None, **action: object) -> Answer:
-        seen = self.desk.revision if seen is None else seen
+        seen = self.session.revision if seen is None else seen
         return self.ask("/actions", "POST", json.dumps({"seen": seen, "action": action}).encode())
 
 
 @contextmanager
-def serving(desk: Desk, thumbnails: Thumbnails | None, host: str = "127.0.0.1") -> Iterator[Served]:
+def serving(session: LabellingSession, thumbnails: Thumbnails | None, host: str = "127.0.0.1") -> Iterator[Served]:
     with listen("127.0.0.1", 0) as listening:
         port = listening.getsockname()[1]
         access = Access.new(host, port)
-        server = make_server(create_app(desk, thumbnails, access))
+        server = make_server(create_app(session, thumbnails, access))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
         thread.start()
         try:
-            yield Served(desk, access, port)
+            yield Served(session, access, port)
         finally:
             server.should_exit = True
             thread.join()
 
 
 @contextmanager
-def serving_with_pictures(target: Target, desk: Desk) -> Iterator[Served]:
+def serving_with_pictures(target: Target, session: LabellingSession) -> Iterator[Served]:
     thumbnails = Thumbnails(make_pictures(target), target.run / "thumbnails.sqlite", target.digest)
-    with closing(thumbnails), serving(desk, thumbnails) as page:
+    with closing(thumbnails), serving(session, thumbnails) as page:
         yield page
 
 
 @pytest.fixture
-def served(target: Target, desk: Desk) -> Iterator[Served]:
+def served(target: Target, session: LabellingSession) -> Iterator[Served]:
     """A page with pictures."""
-    with serving_with_pictures(target, desk) as page:
+    with serving_with_pictures(target, session) as page:
         yield page
 
 
@@ -178,16 +178,16 @@ def served(target: Target, desk: Desk) -> Iterator[Served]:
 def untouched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """A page for requests that may not change anything; one for all of them, because to start one takes a while."""
     target = make_target(tmp_path_factory.mktemp("untouched"))
-    with closing(Store(target.run / FILE, target.digest)) as store:
-        desk = Desk(target, store)
-        with serving_with_pictures(target, desk) as page:
+    with closing(LabelStore(target.run / FILE, target.digest)) as store:
+        session = LabellingSession(target, store)
+        with serving_with_pictures(target, session) as page:
             yield page
-        assert desk.revision == 0
+        assert session.revision == 0
 
 
 @pytest.fixture
-def serve_desk() -> Callable[..., object]:
-    """Serves a desk within a `with` block."""
+def serve_session() -> Callable[..., object]:
+    """Serves a session within a `with` block."""
     return serving
 
 

@@ -16,23 +16,22 @@ from urllib.request import HTTPCookieProcessor, build_opener
 import numpy as np
 import pytest
 
-from uniot import UniOT
-from uniot.annotations.places import class_place
-from uniot.data.toy import make_toy_domains
+from uniot import UniNCM
+from uniot.datasets.digits import make_toy_domains
+from uniot.discovery.annotations import class_place
 from uniot.errors import RunFolderError
 from uniot.labelling import read_names
 from uniot.labelling.actions import NameGroup
-from uniot.labelling.desk import Desk
-from uniot.labelling.store import FILE, Store, only_one_page
+from uniot.labelling.session import LabellingSession
+from uniot.labelling.store import FILE, LabelStore, label_lock
 from uniot.labelling.target import Target
-from uniot.model_files import save_model
+from uniot.runs.saving import save_model
 
 
 @pytest.fixture(scope="module")
 def model():
     toy = make_toy_domains(seed=1)
-    settings = {"hidden_size": 64, "feature_size": 32, "detection_start": 20, "queue_size": 400}
-    return UniOT(random_state=0, steps=60, **settings).fit(toy.x_source, toy.y_source, toy.x_target).model_
+    return UniNCM(random_state=0).fit(toy.x_source, toy.y_source, toy.x_target).model_
 
 
 @pytest.fixture
@@ -44,9 +43,9 @@ def run(model, tmp_path) -> Path:
 
 def name_group(run: Path, group: int, name: str) -> None:
     target = Target.open(run)
-    store = Store(run / FILE, target.digest)
-    desk = Desk(target, store)
-    desk.act(NameGroup(kind="name", group=group, name=name), desk.revision)
+    store = LabelStore(run / FILE, target.digest)
+    session = LabellingSession(target, store)
+    session.act(NameGroup(kind="name", group=group, name=name), session.revision)
     store.close()
 
 
@@ -73,15 +72,24 @@ def test_the_page_is_served_until_it_is_interrupted(uniot, run):
         told = server.communicate(timeout=20)[1]
     assert server.returncode == 0
     assert "Traceback" not in told
-    assert f"every label is in {run / 'labels.sqlite'}. Next: uniot adapt --continue {run}" in told
+    assert f"Ended; nothing was named yet. Next: uniot label {run}" in told
     assert not (run / "labels.sqlite-wal").exists()
-    with only_one_page(run):
+    with label_lock(run):
         pass
+
+
+def test_the_end_of_the_page_names_the_next_command_if_something_has_a_name(uniot, run, monkeypatch):
+    monkeypatch.setattr("uniot.labelling.server.serve", lambda *_, **__: None)
+    (run / "labels.csv").write_text("path,label,decision\n", encoding="utf-8")
+    assert f"Ended; nothing was named yet. Next: uniot label {run}" in uniot("label", run)[2]
+    (run / "labels.csv").write_text("path,label,decision\na,kettle,named\n", encoding="utf-8")
+    told = uniot("label", run)[2]
+    assert f"every label is in {run / 'labels.sqlite'}. Next: uniot adapt --continue {run}" in told
 
 
 def test_export_needs_no_page_and_names_the_next_command(uniot, run, model):
     name_group(run, 0, "kettle")
-    with only_one_page(run):  # a page that is open does not stop it
+    with label_lock(run):  # a page that is open does not stop it
         code, said, _ = uniot("label", run, "--export", run / "labels.csv")
     assert code == 0
     assert f"{run / 'labels.csv'} is written: " in said
@@ -97,7 +105,7 @@ def test_export_needs_no_page_and_names_the_next_command(uniot, run, model):
 def test_export_before_anything_is_named_says_what_to_do(uniot, run):
     code, _, said = uniot("label", run, "--export", run / "labels.csv")
     assert code == 1
-    assert "has no labels yet. Open the page with `uniot label" in said
+    assert "has no labels yet. Run `uniot label" in said
     assert not (run / "labels.csv").exists()
 
 
@@ -110,7 +118,7 @@ def test_a_run_that_was_made_again_keeps_the_old_labels_from_the_new_groups(unio
         code, _, said = uniot(*command)
         assert code == 1
         assert "belongs to another run" in said
-        assert "To begin anew, move labels.sqlite away" in said
+        assert "To start again without labels, move labels.sqlite away" in said
 
 
 def test_the_same_run_made_again_keeps_its_labels(uniot, run, model):
@@ -145,14 +153,19 @@ def test_two_samples_of_one_name_cannot_be_labelled(run, model):
     names = read_all_names(run)
     names[5] = names[2]
     save_model(model, run, names)
-    with pytest.raises(RunFolderError, match="calls two samples 'ünï cödé/2, photo.jpg', and labels are kept by name"):
+    with pytest.raises(
+        RunFolderError, match="has two samples named 'ünï cödé/2, photo.jpg', and labels are stored by name"
+    ):
         Target.open(run)
 
 
 def test_a_table_of_another_length_is_refused(run):
     lines = (run / "predictions.csv").read_text(encoding="utf-8").splitlines(keepends=True)
     (run / "predictions.csv").write_text("".join(lines[:-1]), encoding="utf-8")
-    with pytest.raises(RunFolderError, match=r"lines and the model answers for \d+ samples. Make the run again"):
+    with pytest.raises(
+        RunFolderError,
+        match=r"mixes files of two runs: the model has \d+ target samples, predictions.csv \d+. Make the run again",
+    ):
         Target.open(run)
 
 
@@ -164,7 +177,7 @@ def test_what_is_no_run_is_told(uniot, tmp_path):
 def test_a_network_address_needs_a_word_more(uniot, run):
     code, _, said = uniot("label", run, "--host", "0.0.0.0")
     assert code == 1
-    assert "Add --allow-network if that is meant" in said
+    assert "Add --allow-network if you want that" in said
 
 
 def test_without_its_packages_the_page_says_what_to_install(uniot, run):
@@ -175,17 +188,17 @@ def test_without_its_packages_the_page_says_what_to_install(uniot, run):
         code, _, said = uniot("label", run)
     sys.modules.update(kept)
     assert code == 1
-    assert "is served with uvicorn" in said
+    assert "the labelling page needs uvicorn" in said
     assert "pip install 'uniot[report]'" in said
 
 
 def test_pictures_of_another_run_are_refused(uniot, run, model):
-    from uniot.pictures import PIXELS, write_pixels
+    from uniot.runs.pictures import write_pixels
 
-    write_pixels(run / PIXELS, np.zeros((3, 8, 8)), np.zeros((7, 8, 8)))
+    write_pixels(run, np.zeros((3, 8, 8)), np.zeros((7, 8, 8)))
     code, _, said = uniot("label", run)
     assert code == 1
-    assert "has 7 pictures for" in said
+    assert "target samples, the pictures 7" in said
 
 
 def test_an_export_of_nothing_leads_back_to_the_page(uniot, run):
@@ -193,7 +206,7 @@ def test_an_export_of_nothing_leads_back_to_the_page(uniot, run):
     name_group(run, 0, "")
     code, said, _ = uniot("label", run, "--export", run / "labels.csv")
     assert code == 0
-    assert "nothing is named yet" in said
+    assert "nothing has a name yet" in said
     assert said.rstrip().endswith(f"Next: uniot label {run}")
 
 
@@ -218,8 +231,8 @@ def test_a_format_without_a_file_and_a_file_without_a_format_are_explained(uniot
     code, _, said = uniot("label", run, "--format", "coco")
     assert (code, "Give --export FILE as well" in said) == (1, True)
     code, _, said = uniot("label", run, "--export", tmp_path / "what.json")
-    assert (code, "Give --format" in said) == (1, True)
-    with only_one_page(run):
+    assert (code, "Add --format" in said) == (1, True)
+    with label_lock(run):
         (tmp_path / "a.csv").write_text("path,label\n", encoding="utf-8")
         code, _, said = uniot("label", run, "--import", tmp_path / "a.csv")
     assert (code, "another `uniot label` has" in said) == (1, True)

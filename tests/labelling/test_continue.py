@@ -13,10 +13,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from uniot.answers import read_answers
-from uniot.data.toy import make_toy_domains
+from uniot.datasets.digits import make_toy_domains
+from uniot.io.predictions import read_predictions
 from uniot.labelling import read_names
-from uniot.model_files import load_model
+from uniot.runs.loading import load_model
 
 pytestmark = pytest.mark.browser
 
@@ -55,7 +55,7 @@ def test_named_in_a_browser_learnt_by_the_next_run(chromium_page, tmp_path):
     with labelling(tmp_path / "run") as address:
         page = chromium_page
         page.goto(address)
-        page.get_by_label("Go on to the next group after saving").uncheck()
+        page.get_by_label("Go to the next unnamed group after saving").uncheck()
         page.get_by_label("Name of this group").fill("kettle")
         page.get_by_role("button", name="Save name").click()
         expect(page.locator("#message")).to_have_text("Group 0 named “kettle”.")
@@ -74,7 +74,7 @@ def test_named_in_a_browser_learnt_by_the_next_run(chromium_page, tmp_path):
     assert f"Of {len(members) - 1} samples that you labelled," in told
     model = load_model(tmp_path / "run-continued")
     assert sorted(model.classes.tolist()) == sorted([*set(toy.y_source.tolist()), "kettle"])
-    answers = read_answers(tmp_path / "run-continued" / "predictions.csv")
+    answers = read_predictions(tmp_path / "run-continued" / "predictions.csv")
     assert f"{members[0]}.jpg" not in answers.names
     called = dict(zip(answers.names, answers.labels.tolist(), strict=True))
     assert np.mean([called[f"{row}.jpg"] == "kettle" for row in members[1:]]) > 0.8

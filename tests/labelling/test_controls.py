@@ -7,14 +7,14 @@ import re
 
 import pytest
 
-from uniot.annotations.places import class_place
+from uniot.discovery.annotations import class_place
 
 pytestmark = pytest.mark.browser
 
 # By id; those of lists by the selector of the list. The test that drives each is in this folder.
 DRIVEN = {
     "a.skip": "test_the_skip_link_leads_to_the_images",
-    "#show-places": "test_nothing_sticks_out",
+    "#show-sidebar": "test_nothing_sticks_out",
     "#undo": "test_what_was_clicked_is_what_is_exported",
     "#redo": "test_what_was_clicked_is_what_is_exported",
     "#show-queue": "test_the_queue_labels_an_image_and_its_neighbours",
@@ -49,10 +49,10 @@ DRIVEN = {
     "#picker-filter": "test_what_was_clicked_is_what_is_exported",
     "#picker-list": "test_what_was_clicked_is_what_is_exported",
     "#picker button[type=submit]": "test_a_whole_group_is_split_named_a_class_or_discarded",
-    "#closer-previous": "test_selected_images_make_a_group_or_are_looked_at",
-    "#closer-next": "test_selected_images_make_a_group_or_are_looked_at",
-    "#closer-select": "test_selected_images_make_a_group_or_are_looked_at",
-    "#closer button[type=submit]": "test_selected_images_make_a_group_or_are_looked_at",
+    "#viewer-previous": "test_selected_images_make_a_group_or_are_looked_at",
+    "#viewer-next": "test_selected_images_make_a_group_or_are_looked_at",
+    "#viewer-select": "test_selected_images_make_a_group_or_are_looked_at",
+    "#viewer button[type=submit]": "test_selected_images_make_a_group_or_are_looked_at",
     "#queue-label": "test_the_queue_labels_an_image_and_its_neighbours",
     "#queue-save": "test_the_queue_labels_an_image_and_its_neighbours",
     "#queue-skip": "test_an_image_of_the_queue_is_skipped_chosen_or_discarded",
@@ -143,20 +143,20 @@ def test_a_whole_group_is_split_named_a_class_or_discarded(page, served, expect)
     expect(page.locator("#title")).to_have_text("Group 1")
     page.locator("#discard-group").click()
     expect(message).to_have_text("Group 1 with its 10 images discarded.")
-    assert served.desk.labels.sizes()[-1] == 10
+    assert served.session.state.sizes()[-1] == 10
 
 
 def test_selected_images_make_a_group_or_are_looked_at(page, served, expect):
     first, second = (page.locator(".tile").nth(number) for number in (0, 1))
     first.click()
     page.locator("#look").click()
-    expect(page.locator("#closer-select")).to_have_text("Selected")
-    page.locator("#closer-next").click()
-    page.locator("#closer-select").click()
-    expect(page.locator("#closer-select")).to_have_attribute("aria-pressed", "true")
-    page.locator("#closer-previous").click()
-    expect(page.locator("#closer-title")).to_have_text(first.get_attribute("title"))
-    page.locator("#closer").get_by_role("button", name="Close").click()
+    expect(page.locator("#viewer-select")).to_have_text("Unselect")
+    page.locator("#viewer-next").click()
+    page.locator("#viewer-select").click()
+    expect(page.locator("#viewer-select")).to_have_text("Unselect")
+    page.locator("#viewer-previous").click()
+    expect(page.locator("#viewer-title")).to_have_text(first.get_attribute("title"))
+    page.locator("#viewer").get_by_role("button", name="Close").click()
     expect(page.locator("#selected-text")).to_have_text("2 selected")
     page.locator("#clear").click()
     expect(page.locator("#selection")).to_be_hidden()
@@ -164,7 +164,7 @@ def test_selected_images_make_a_group_or_are_looked_at(page, served, expect):
     second.click()
     page.locator("#new-group").click()
     expect(page.locator("#message")).to_have_text("2 images moved to new group 3.")
-    assert len(served.desk.labels.members(3)) == 2
+    assert len(served.session.state.members(3)) == 2
 
 
 def test_order_and_size_of_the_images_can_be_chosen(page, expect):
@@ -199,7 +199,7 @@ def test_after_a_name_the_next_group_comes(page, expect):
     page.keyboard.type("ruler")
     page.keyboard.press("Enter")
     expect(page.locator("#message")).to_have_text(
-        "Group 1 named “ruler”. Every group has a name: Finish says what to do next."
+        "Group 1 named “ruler”. Every group has a name. Choose Finish to see the next steps."
     )
     expect(page.locator("#show-finish")).to_be_focused()
 
@@ -216,32 +216,32 @@ def test_images_are_dragged_to_a_group(page, served, expect):
     page.locator("#sample-34").click()
     page.locator("#sample-35").drag_to(page.locator("#aside").get_by_role("link", name="Discarded"))
     expect(page.locator("#message")).to_have_text("1 image discarded.")
-    labels = served.desk.labels
-    assert labels.place[[31, 32, 33, 34, 35]].tolist() == [2, class_place(1), class_place(1), 0, -1]
+    labels = served.session.state
+    assert labels.category[[31, 32, 33, 34, 35]].tolist() == [2, class_place(1), class_place(1), 0, -1]
 
 
 def test_the_queue_labels_an_image_and_its_neighbours(page, served, expect):
     page.locator("#show-queue").click()
     gain = page.locator("#queue-gain")
-    expect(gain).to_have_text(re.compile(r"Labelling this one is expected to settle about \d+ others?\."))
+    expect(gain).to_have_text(re.compile(r"Its label will probably fit about \d+ other images?\."))
     expect(page.locator("#queue-label")).to_be_focused()
     asked = page.locator("#queue-name").inner_text()
-    row = served.desk.target.names.index(asked)
-    assert served.desk.target.start[row] >= 0  # a group without a name is what is most open
+    row = served.session.target.names.index(asked)
+    assert served.session.target.start[row] >= 0  # a group without a name is what is most open
     page.locator("#queue-label").fill("kettle")
     page.locator("#queue-save").click()
     expect(page.locator("#queue-text")).to_have_text(
-        re.compile(r"1 image labelled “kettle”; \d+ others moved with it\.")
+        re.compile(r"1 image labelled “kettle”; \d+ similar images moved with it\.")
     )
-    named = next(group for group, name in served.desk.labels.names.items() if name == "kettle")
-    group = int(served.desk.target.start[row])
-    same = served.desk.target.start == group
-    assert (served.desk.labels.place[same] == named).all()
-    assert not (served.desk.labels.place[~same] == named).any()
-    assert served.desk.labels.by_hand.sum() == 1
+    named = next(group for group, name in served.session.state.names.items() if name == "kettle")
+    group = int(served.session.target.start[row])
+    same = served.session.target.start == group
+    assert (served.session.state.category[same] == named).all()
+    assert not (served.session.state.category[~same] == named).any()
+    assert served.session.state.by_hand.sum() == 1
     expect(page.locator("#queue-name")).not_to_have_text(asked)
     page.keyboard.press("Enter")  # nothing typed
-    expect(page.locator("#queue-text")).to_have_text("Type what it is, or skip it.")
+    expect(page.locator("#queue-text")).to_have_text("Type what the image shows, or skip it.")
 
 
 def test_an_image_of_the_queue_is_skipped_chosen_or_discarded(page, served, expect):
@@ -257,7 +257,7 @@ def test_an_image_of_the_queue_is_skipped_chosen_or_discarded(page, served, expe
     chosen = name.inner_text()
     page.locator("#queue-discard").click()
     expect(page.locator("#queue-text")).to_have_text("1 image discarded.")
-    assert served.desk.labels.members(-1).tolist() == [served.desk.target.names.index(chosen)]
+    assert served.session.state.members(-1).tolist() == [served.session.target.names.index(chosen)]
     page.locator("#queue-close").click()
     expect(page.locator("#queue")).to_be_hidden()
 
@@ -271,7 +271,7 @@ def test_finish_gives_the_next_command_to_copy(page, served, expect):
     page.locator("#finish-commands button").first.click()
     expect(page.locator("#finish-text")).to_have_text("Copied. Paste it into your terminal.")
     command = page.evaluate("navigator.clipboard.readText()")
-    assert command == f"uniot adapt --continue {served.desk.target.run}"
+    assert command == f"uniot adapt --continue {served.session.target.run}"
     page.locator("#finish-close").click()
     expect(page.locator("#finish")).to_be_hidden()
 
@@ -284,20 +284,20 @@ def test_labels_are_exported_for_other_tools(page, served, expect):
     page.locator("#format").select_option("label-studio")
     page.locator("#export").click()
     expect(page.locator("#finish-text")).to_contain_text("labels-label-studio.json is written: 10 in new classes")
-    assert len(json.loads((served.desk.target.run / "labels-label-studio.json").read_text(encoding="utf-8"))) == 10
+    assert len(json.loads((served.session.target.run / "labels-label-studio.json").read_text(encoding="utf-8"))) == 10
 
 
 def test_labels_made_elsewhere_are_imported(page, served, browsing, tmp_path, expect):
-    names = served.desk.target.names
+    names = served.session.target.names
     table = tmp_path / "made elsewhere.csv"
     table.write_text(f"sample,label\n{names[30]},kettle\n{names[31]},mug\n", encoding="utf-8")
     page.locator("#show-finish").click()
     expect(page.locator("#finish")).to_be_visible()
     page.locator("#import-file").set_input_files(table)
     expect(page.locator("#finish-text")).to_have_text("2 images imported with 2 labels.")
-    assert served.desk.labels.place[31] == class_place(0)
-    assert served.desk.labels.names[int(served.desk.labels.place[30])] == "kettle"
+    assert served.session.state.category[31] == class_place(0)
+    assert served.session.state.names[int(served.session.state.category[30])] == "kettle"
     browsing.allow("response 400: ")
     table.write_text("sample,label\nnowhere.jpg,kettle\n", encoding="utf-8")
     page.locator("#import-file").set_input_files(table)
-    expect(page.locator("#finish-text")).to_contain_text("'nowhere.jpg' first. Name them as predictions.csv does.")
+    expect(page.locator("#finish-text")).to_contain_text("for example 'nowhere.jpg'. Use the names of predictions.csv.")

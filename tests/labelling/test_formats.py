@@ -10,24 +10,24 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from uniot.annotations.places import DISCARDED, class_place
-from uniot.data.image_files import ImageFile
+from uniot.discovery.annotations import DISCARDED, class_place
 from uniot.errors import DataError
+from uniot.images.files import ImageFile
 from uniot.labelling.actions import MoveSamples, NameGroup
-from uniot.labelling.exporting import export_labels, format_of
-from uniot.pictures import IMAGES, PIXELS, write_pixels, write_places
+from uniot.labelling.formats import export_labels, format_of
+from uniot.runs.pictures import write_pixels, write_places
 
 
 @pytest.fixture
-def decided(desk):
+def decided(session):
     """Group 0 is “kettle”, but row 30 is a pen and row 31 is discarded."""
     for action in (
         NameGroup(kind="name", group=0, name="kettle"),
         MoveSamples(kind="move", rows=[30], to="class-1"),
         MoveSamples(kind="move", rows=[31], to="discarded"),
     ):
-        desk.act(action, desk.revision)
-    return desk
+        session.act(action, session.revision)
+    return session
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def photographs(decided, tmp_path):
     for number, file in enumerate(files):
         file.parent.mkdir(parents=True, exist_ok=True)
         Image.new("RGB", (4, 4), (number, 0, 0)).save(file, "JPEG")
-    write_places(tmp_path / IMAGES, [], [ImageFile(file, name) for file, name in zip(files, names, strict=True)])
+    write_places(tmp_path, [], [ImageFile(file, name) for file, name in zip(files, names, strict=True)])
     return files
 
 
@@ -94,58 +94,58 @@ def test_fiftyone_finds_each_label_by_the_name_of_its_file(decided, photographs,
 
 
 def test_fiftyone_gets_pictures_that_the_run_keeps_and_no_folder_is_overwritten(decided, tmp_path):
-    with pytest.raises(DataError, match="this run was made from embeddings. Choose another format"):
+    with pytest.raises(DataError, match="this run was made from embeddings. Choose csv"):
         decided.export("fiftyone")
     n_samples = len(decided.target.names)
-    write_pixels(tmp_path / PIXELS, np.zeros((3, 8, 8)), np.zeros((n_samples, 8, 8)))
+    write_pixels(tmp_path, np.zeros((3, 8, 8)), np.zeros((n_samples, 8, 8)))
     decided.export("fiftyone")
     with Image.open(tmp_path / "labels-fiftyone" / "data" / "000030.jpg") as image:
         assert image.size == (256, 256)
     mine = tmp_path / "mine"
     mine.mkdir()
     (mine / "diary.txt").write_text("dear diary", encoding="utf-8")
-    with pytest.raises(DataError, match="exists, and is no earlier export"):
-        export_labels(decided.target, decided.labels, "fiftyone", mine)
+    with pytest.raises(DataError, match="exists and is not an earlier export"):
+        export_labels(decided.target, decided.state, "fiftyone", mine)
     assert (mine / "diary.txt").is_file()
 
 
 def test_the_name_of_a_file_tells_its_format_or_a_word_is_asked_for():
     assert (format_of(Path("a.CSV")), format_of(Path("a.jsonl"))) == ("csv", "jsonl")
-    with pytest.raises(DataError, match="Give --format: coco or label-studio for a .json file"):
+    with pytest.raises(DataError, match="Add --format: coco or label-studio for a .json file"):
         format_of(Path("a.json"))
 
 
 @pytest.mark.parametrize("kind", ["csv", "jsonl"])
-def test_an_export_is_imported_to_the_same_state(decided, new_target, open_desk, tmp_path, kind):
+def test_an_export_is_imported_to_the_same_state(decided, new_target, open_session, tmp_path, kind):
     decided.export(kind)
     text = (tmp_path / f"labels.{kind}").read_text(encoding="utf-8")
-    place, names = decided.labels.place.copy(), dict(decided.labels.names)
+    place, names = decided.state.category.copy(), dict(decided.state.names)
     fresh = tmp_path / "fresh"
     fresh.mkdir()
-    desk = open_desk(new_target(fresh))
-    assert desk.import_labels(text).message == "10 images imported with 2 labels."
-    assert desk.labels.place[[30, 31]].tolist() == [class_place(1), DISCARDED]
-    assert (desk.labels.place == place).all()
-    assert desk.labels.names == names
-    desk.act(_undo(desk), desk.revision)
-    assert (desk.labels.place == desk.target.start).all()
-    assert not desk.labels.names
+    session = open_session(new_target(fresh))
+    assert session.import_labels(text).message == "10 images imported with 2 labels."
+    assert session.state.category[[30, 31]].tolist() == [class_place(1), DISCARDED]
+    assert (session.state.category == place).all()
+    assert session.state.names == names
+    session.act(_undo(session), session.revision)
+    assert (session.state.category == session.target.start).all()
+    assert not session.state.names
 
 
-def _undo(desk):
+def _undo(session):
     from uniot.labelling.actions import Undo
 
-    return Undo(kind="undo", of=desk.to_undo.id)
+    return Undo(kind="undo", of=session.to_undo.id)
 
 
 def test_an_imported_label_means_the_class_or_group_of_that_name(decided):
     names = decided.target.names
     text = f"label,other,path\nmug,1,{names[41]}\nkettle,2,{names[42]}\nlamp,3,{names[43]}\n"
     decided.import_labels(text)
-    labels = decided.labels
-    assert labels.place[41] == class_place(0)
-    assert labels.place[42] == 0
-    assert labels.names[int(labels.place[43])] == "lamp"
+    labels = decided.state
+    assert labels.category[41] == class_place(0)
+    assert labels.category[42] == 0
+    assert labels.names[int(labels.category[43])] == "lamp"
     assert labels.by_hand[41:44].all()
 
 
@@ -153,18 +153,18 @@ def test_an_imported_label_means_the_class_or_group_of_that_name(decided):
     ("text", "words"),
     [
         ("", "the header is ''. It needs path"),
-        ("path,label\n", "no label is in it"),
+        ("path,label\n", "it contains no label"),
         ("path,name\na,b\n", "the header is 'path, name'"),
-        ("path,label\nnowhere.jpg,a\n", "1 of 1 samples are not in the target of this run, 'nowhere.jpg' first"),
-        ("path,label\nphotos/030 é.jpg,a\nphotos/030 é.jpg,b\n", "line 3 names 'photos/030 é.jpg' a second time"),
+        ("path,label\nnowhere.jpg,a\n", "1 of 1 samples are not in this run, for example 'nowhere.jpg'"),
+        ("path,label\nphotos/030 é.jpg,a\nphotos/030 é.jpg,b\n", "line 3 contains 'photos/030 é.jpg' a second time"),
         ("path,label\nphotos/030 é.jpg,\n", "line 2 has no label"),
-        ("path,label\nphotos/030 é.jpg,unknown\n", "is what this run calls images of no class"),
+        ("path,label\nphotos/030 é.jpg,unknown\n", "is the word of this run for images of no known class"),
         ('{"path": "photos/030 é.jpg"}\n', "line 1 has no sample or no label"),
-        ('{"path": "a", "label": "b"}\n[1]\n', "line 2 is no JSON object"),
-        ("{nonsense\n", "line 1 is no JSON"),
+        ('{"path": "a", "label": "b"}\n[1]\n', "line 2 is not a JSON object"),
+        ("{nonsense\n", "line 1 is not JSON"),
     ],
 )
-def test_what_cannot_be_imported_is_explained_and_changes_nothing(desk, text, words):
+def test_what_cannot_be_imported_is_explained_and_changes_nothing(session, text, words):
     with pytest.raises(DataError, match=words):
-        desk.import_labels(text)
-    assert desk.revision == 0
+        session.import_labels(text)
+    assert session.revision == 0

@@ -7,10 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from uniot.data.image_files import ImageFile
 from uniot.errors import DataError
-from uniot.labelling import Names, read_names, write_names
-from uniot.labelling.named_collections import named_embeddings, named_images, named_rows
+from uniot.images.files import ImageFile
+from uniot.labelling import Names, named_embeddings, named_images, named_rows, read_names, write_names
 
 
 def names(**decided: tuple[str, str]) -> Names:
@@ -47,7 +46,7 @@ def test_embeddings_of_the_next_run_have_text_as_labels():
 
 
 def test_names_of_another_target_are_refused():
-    with pytest.raises(DataError, match="1 of 3 names are about samples that the target lacks, 'b' first"):
+    with pytest.raises(DataError, match="1 of 3 labelled samples are not in the target, for example 'b'"):
         named_rows(["a", "d"], DECIDED)
 
 

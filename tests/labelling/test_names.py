@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from uniot.errors import DataError
-from uniot.labelling import read_names
-from uniot.labelling.names import clean_name, write_names
+from uniot.labelling import clean_name, read_names, write_names
 
 HEADER = "path,label,decision,group\n"
 some_text = st.text(st.characters(codec="utf-8"), min_size=1, max_size=20)
@@ -47,12 +46,12 @@ def test_control_characters_are_refused_within_a_name(letter):
 
 def test_a_name_of_two_hundred_characters_is_the_longest():
     assert len(clean_name("é" * 200)) == 200
-    with pytest.raises(DataError, match="has 201 characters, and 200 are the most"):
+    with pytest.raises(DataError, match="has 201 characters; the limit is 200"):
         clean_name("e\u0301" * 201)
 
 
 def test_a_name_that_cannot_be_seen_is_refused():
-    with pytest.raises(DataError, match="no character that can be seen"):
+    with pytest.raises(DataError, match="no visible character"):
         clean_name("\u200b\u200d")
 
 
@@ -92,19 +91,24 @@ def test_a_table_by_hand_needs_no_group(table):
     assert (found.names, found.labels.tolist()) == (["a"], ["kettle"])
 
 
+def test_a_table_by_hand_needs_no_decision(table):
+    found = read_names(table("path,label,group\na,kettle,1\nb,pan,\n"))
+    assert (found.labels.tolist(), found.decisions.tolist()) == (["kettle", "pan"], ["named", "named"])
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", "has no column called path"),
-        ("path,label\n", "has no column called decision"),
-        (f"{HEADER}a,kettle,named,1\na,mug,class,\n", "line 3, names 'a' a second time"),
-        (f"{HEADER}a,kettle,perhaps,1\n", "decision 'perhaps'. It is one of named, class, discarded"),
+        ("", "has no column path"),
+        ("path,decision\n", "has no column label. A table of labels has the columns path and label"),
+        (f"{HEADER}a,kettle,named,1\na,mug,class,\n", "line 3, contains 'a' a second time"),
+        (f"{HEADER}a,kettle,perhaps,1\n", "decision 'perhaps'. Use one of named, class, discarded"),
         (f"{HEADER}a,kettle,discarded,\n", "discards a sample and labels it 'kettle'"),
         (f"{HEADER}a,,named,1\n", "line 2, has no label"),
         (f"{HEADER}a, ,named,1\n", "line 2, has no label"),
         (f"{HEADER}a,,class,\n", "line 2, has no label"),
         (f"{HEADER}a,kettle\n", "line 2, is cut off"),
-        (f'{HEADER}a,"ket\ntle",named,1\n', "line 3: a name may not hold line breaks"),
+        (f'{HEADER}a,"ket\ntle",named,1\n', "line 3: a name cannot contain line breaks"),
     ],
 )
 def test_a_table_that_contradicts_itself_is_refused(table, text, words):
@@ -119,5 +123,5 @@ def test_a_missing_table_says_how_to_make_one(tmp_path):
 
 def test_a_file_of_another_kind_is_no_table(tmp_path):
     (tmp_path / "labels.csv").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(DataError, match="is no table of names"):
+    with pytest.raises(DataError, match="is not a table of labels"):
         read_names(tmp_path / "labels.csv")

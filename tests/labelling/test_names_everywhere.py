@@ -11,14 +11,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from uniot.annotations import FILE
-from uniot.annotations.places import class_place
+from uniot.discovery.annotations import class_place
 from uniot.labelling.actions import Edit, MergeGroup, MoveSamples, NameGroup, SplitGroup
-from uniot.labelling.desk import Desk
 from uniot.labelling.publishing import publish
-from uniot.labelling.store import Store
+from uniot.labelling.session import LabellingSession
+from uniot.labelling.store import LabelStore
 from uniot.labelling.target import Target
-from uniot.model_files import load_annotated, load_model
+from uniot.runs import Run
+from uniot.runs.loading import load_model
+from uniot.runs.pictures import FILE
 
 
 @pytest.fixture(scope="module")
@@ -46,11 +47,11 @@ def run(finished, tmp_path) -> Path:
 
 def act(run: Path, *actions: Edit) -> None:
     target = Target.open(run)
-    with closing(Store(run / FILE, target.digest)) as store:
-        desk = Desk(target, store)
+    with closing(LabelStore(run / FILE, target.digest)) as store:
+        session = LabellingSession(target, store)
         for action in actions:
-            desk.act(action, desk.revision)
-        publish(desk, load_model(run))
+            session.act(action, session.revision)
+        publish(session, load_model(run))
 
 
 def rows(table: str | Path) -> dict[str, dict[str, str]]:
@@ -129,7 +130,7 @@ def test_the_report_says_the_name(uniot, run):
 def test_a_preference_does_not_undo_what_a_person_decided(run):
     row, _, _ = moved_by_hand(run)
     for prefer in ("known", "unknown"):
-        model = load_annotated(run, prefer=prefer)
+        model = Run.open(run, prefer=prefer).model
         assert model.labels(model.target)[row] == "circle"
 
 
@@ -150,14 +151,14 @@ def test_names_of_an_earlier_run_in_the_folder_are_left_out_and_that_is_said(uni
     assert uniot("adapt", source, target, "--out", run, *options)[0] == 0
     code, said, told = uniot("predict", run, target, "--store", store, "--workers", 0)
     assert code == 0
-    assert "is about an earlier run in this folder" in told
+    assert "belongs to an earlier run in this folder" in told
     assert "house" not in said
 
 
 def test_a_new_sample_follows_the_part_of_a_split_group_that_it_is_like(run):
     act(run, SplitGroup(kind="split", group=0), NameGroup(kind="name", group=0, name="house"))
     act(run, NameGroup(kind="name", group=1, name="hut"))
-    model, annotated = load_model(run), load_annotated(run)
+    model, annotated = load_model(run), Run.open(run).model
     unknown = np.flatnonzero(~model.target.known)
     # As if they were new: not equal to any sample of the target.
     features = model.target_features[unknown] + 0.01
@@ -172,7 +173,7 @@ def test_a_new_sample_follows_the_part_of_a_split_group_that_it_is_like(run):
 def test_a_group_that_was_merged_into_a_class_is_that_class_for_new_samples_too(run):
     model = load_model(run)
     act(run, MergeGroup(kind="merge", group=0, to="class-1"))
-    annotated = load_annotated(run)
+    annotated = Run.open(run).model
     assert annotated.annotations is not None
     unknown = np.flatnonzero(model.target.group == 0)
     features = model.target_features[unknown[:3]] + 0.05

@@ -24,7 +24,7 @@ def opened(served, browsing, chromium_page, expect):
     page = chromium_page
     page.goto(served.address)
     expect(page.locator(".tile")).to_have_count(10)
-    page.get_by_label("Go on to the next group after saving").uncheck()
+    page.get_by_label("Go to the next unnamed group after saving").uncheck()
     yield page
     assert {re.match(r"https?://[^/]+", url)[0] for url in browsing.requests} == {f"http://127.0.0.1:{served.port}"}
 
@@ -50,18 +50,18 @@ def test_what_was_clicked_is_what_is_exported(opened, served, expect):
     page.get_by_label("Name of this group").fill("  kettle ")
     page.get_by_role("button", name="Save name").click()
     expect(message).to_have_text("Group 0 named “kettle”.")
-    expect(page.locator("#progress-text")).to_have_text("1 of 3 groups named, 10 of 30 images decided")
+    expect(page.locator("#progress-text")).to_have_text("1 of 3 groups named, 10 of 30 images done")
 
     select(page, 31, 32)
     page.get_by_role("button", name="Discard", exact=True).click()
     expect(message).to_have_text("2 images discarded.")
     select(page, 33)
-    page.locator("#selection").get_by_role("button", name="Known class…").click()
+    page.locator("#selection").get_by_role("button", name="Assign to known class…").click()
     page.get_by_role("option", name=re.compile("pen")).click()
     expect(message).to_have_text("1 image marked as class “pen”.")
     select(page, 34)
     page.get_by_role("button", name="Move to…").click()
-    page.get_by_label("Type to find it").fill("group 2")
+    page.get_by_label("Type to search").fill("group 2")
     page.keyboard.press("Enter")
     expect(message).to_have_text("1 image moved to group 2.")
 
@@ -73,7 +73,7 @@ def test_what_was_clicked_is_what_is_exported(opened, served, expect):
     page.get_by_role("button", name="Undo").click()
     expect(message).to_have_text("Undone: group 2 with its 11 images merged into group 1.")
     page.get_by_role("button", name="Redo").click()
-    expect(message).to_have_text("Done again: group 2 with its 11 images merged into group 1.")
+    expect(message).to_have_text("Redone: group 2 with its 11 images merged into group 1.")
     page.get_by_role("button", name="Undo").click()
     expect(page.locator("#groups li")).to_have_count(3)
 
@@ -87,10 +87,10 @@ def test_what_was_clicked_is_what_is_exported(opened, served, expect):
 
     page.get_by_role("button", name="Finish").click()
     expect(message).to_contain_text("labels.csv is written: 7 in new classes, 1 in known classes, 2 discarded.")
-    names = served.desk.target.names
+    names = served.session.target.names
     expected = {names[row]: ("kettle", "named", "0") for row in (5, 30, *range(35, 40))}
     expected |= {names[33]: ("pen", "class", "")} | {names[row]: ("", "discarded", "") for row in (31, 32)}
-    assert exported(served.desk.target.run) == expected
+    assert exported(served.session.target.run) == expected
 
 
 def test_everything_can_be_done_with_the_keyboard(opened, served, expect):
@@ -118,9 +118,9 @@ def test_everything_can_be_done_with_the_keyboard(opened, served, expect):
     expect(page.locator(".tile")).to_have_count(7)
     expect(page.locator(".tile:focus")).to_have_count(1)  # the keyboard is still among the images
     page.keyboard.press("Enter")
-    expect(page.locator("#closer-title")).to_contain_text("photos/")
+    expect(page.locator("#viewer-title")).to_contain_text("photos/")
     page.keyboard.press("Escape")
-    expect(page.locator("#closer")).to_be_hidden()
+    expect(page.locator("#viewer")).to_be_hidden()
     page.keyboard.press("s")
     expect(message).to_contain_text("Group 2 split: ")
     page.keyboard.press("z")
@@ -138,14 +138,14 @@ def test_everything_can_be_done_with_the_keyboard(opened, served, expect):
     expect(message).to_contain_text("Group 4 with its 10 images marked as class")
     page.keyboard.press("e")
     expect(message).to_contain_text("labels.csv is written: 10 in new classes, 20 in known classes, 0 discarded.")
-    assert len(exported(served.desk.target.run)) == 30
+    assert len(exported(served.session.target.run)) == 30
 
 
 def test_single_keys_can_be_switched_off(opened, expect):
     page = opened
     page.keyboard.press("?")
     expect(page.locator("#help")).to_be_visible()
-    page.get_by_label("Use single keys as shortcuts").uncheck()
+    page.get_by_label("Use single-key shortcuts").uncheck()
     page.keyboard.press("Escape")
     page.keyboard.press("j")
     page.keyboard.press("?")
@@ -153,14 +153,14 @@ def test_single_keys_can_be_switched_off(opened, expect):
     expect(page.locator("#title")).to_have_text("Group 0")
     page.reload()
     page.keyboard.press("?")
-    expect(page.get_by_label("Use single keys as shortcuts")).not_to_be_checked()
+    expect(page.get_by_label("Use single-key shortcuts")).not_to_be_checked()
 
 
 def test_a_tab_that_is_behind_says_so_and_catches_up(opened, served, browsing, expect):
     browsing.allow("response 409: ")
     late = browsing.page()
     late.goto(served.address)
-    late.get_by_label("Go on to the next group after saving").uncheck()
+    late.get_by_label("Go to the next unnamed group after saving").uncheck()
     expect(late.locator(".tile")).to_have_count(10)
     opened.get_by_label("Name of this group").fill("kettle")
     opened.keyboard.press("Enter")
@@ -170,16 +170,16 @@ def test_a_tab_that_is_behind_says_so_and_catches_up(opened, served, browsing, e
     late.keyboard.press("Enter")
     expect(late.locator("#problem")).to_contain_text("Group 0 “kettle” has been changed in another tab")
     expect(late.locator("#title")).to_have_text("Group 0: kettle")
-    assert served.desk.labels.names == {0: "kettle"}
+    assert served.session.state.names == {0: "kettle"}
     late.get_by_label("Name of this group").fill("lamp")
     late.keyboard.press("Enter")
     expect(late.locator("#title")).to_have_text("Group 0: lamp")
 
 
 def test_a_suggestion_merges_and_a_link_only_looks(opened, served, expect):
-    features = served.desk.target.features
+    features = served.session.target.features
     features[40:50] = features[30:40]  # group 1 looks like group 0
-    served.desk.geometry.forget([0, 1])
+    served.session.order.forget([0, 1])
     opened.reload()
     suggestion = opened.locator("#similar-list li").first
     expect(suggestion).to_contain_text("Group 1")
@@ -190,22 +190,22 @@ def test_a_suggestion_merges_and_a_link_only_looks(opened, served, expect):
     opened.get_by_role("button", name="Merge this group into group 1").click()
     expect(opened.locator("#title")).to_have_text("Group 1")
     expect(opened.locator("#subtitle")).to_have_text("20 images")
-    assert not (served.desk.labels.place == 0).any()
+    assert not (served.session.state.category == 0).any()
 
 
 def test_an_image_of_a_known_class_can_be_confirmed_discarded_and_put_back(opened, served, expect):
     place(opened, "pen")
     select(opened, 10)
-    opened.get_by_role("button", name="Is right").click()
-    expect(opened.locator("#subtitle")).to_have_text("10 images of a known class, 1 of them put here by you")
+    opened.get_by_role("button", name="Confirm class").click()
+    expect(opened.locator("#subtitle")).to_have_text("10 images of a known class, 1 of them assigned by hand")
     select(opened, 11)
     opened.get_by_role("button", name="Discard", exact=True).click()
     place(opened, "Discarded")
     expect(opened.locator(".tile")).to_have_count(1)
     select(opened, 11)
     opened.get_by_role("button", name="Put back").click()
-    expect(opened.get_by_text("Nothing is discarded.")).to_be_visible()
-    assert served.desk.labels.place.tolist() == served.desk.target.start.tolist()
+    expect(opened.get_by_text("No image is discarded.")).to_be_visible()
+    assert served.session.state.category.tolist() == served.session.target.start.tolist()
 
 
 def test_a_name_that_is_refused_is_explained_and_stays_to_be_mended(opened, browsing, expect):
@@ -216,12 +216,12 @@ def test_a_name_that_is_refused_is_explained_and_stays_to_be_mended(opened, brow
     expect(opened.get_by_label("Name of this group")).to_have_value("unknown")
 
 
-def test_names_are_shown_as_they_are_written(new_target, open_desk, serve_desk, chromium_page, expect, tmp_path):
+def test_names_are_shown_as_they_are_written(new_target, open_session, serve_session, chromium_page, expect, tmp_path):
     wicked = "<img src=x onerror=alert(1)><script>alert(2)</script>"
-    desk = open_desk(new_target(tmp_path, classes=[wicked, "pen"], n_groups=1))
+    session = open_session(new_target(tmp_path, classes=[wicked, "pen"], n_groups=1))
     heard = []
     chromium_page.on("dialog", lambda dialog: (heard.append(dialog.message), dialog.dismiss()))
-    with serve_desk(desk, None) as served:
+    with serve_session(session, None) as served:
         chromium_page.goto(served.address)
         chromium_page.get_by_label("Name of this group").fill(wicked + "!")
         chromium_page.keyboard.press("Enter")
@@ -239,8 +239,8 @@ def test_names_are_shown_as_they_are_written(new_target, open_desk, serve_desk, 
     assert heard == []
 
 
-def test_a_run_without_pictures_shows_the_names_of_its_samples(desk, serve_desk, chromium_page, expect):
-    with serve_desk(desk, None) as served:
+def test_a_run_without_pictures_shows_the_names_of_its_samples(session, serve_session, chromium_page, expect):
+    with serve_session(session, None) as served:
         chromium_page.goto(served.address)
         expect(chromium_page.locator(".tile")).to_have_count(10)
         assert re.fullmatch(r"photos/\d+ é.jpg", chromium_page.locator(".tile .name").first.inner_text())
@@ -248,9 +248,9 @@ def test_a_run_without_pictures_shows_the_names_of_its_samples(desk, serve_desk,
         chromium_page.goto("about:blank")
 
 
-def test_pages_turn_and_a_reload_stays(new_target, open_desk, serve_desk, chromium_page, expect, tmp_path):
+def test_pages_turn_and_a_reload_stays(new_target, open_session, serve_session, chromium_page, expect, tmp_path):
     page = chromium_page
-    with serve_desk(open_desk(new_target(tmp_path, n_groups=1, each=130)), None) as served:
+    with serve_session(open_session(new_target(tmp_path, n_groups=1, each=130)), None) as served:
         page.goto(served.address)
         expect(page.locator("#page-text")).to_have_text("1–60 of 130")
         page.get_by_role("button", name="Select this page").click()
@@ -264,13 +264,13 @@ def test_pages_turn_and_a_reload_stays(new_target, open_desk, serve_desk, chromi
         page.goto("about:blank")
 
 
-def test_when_the_server_has_ended_the_page_says_what_to_do(desk, serve_desk, browsing, chromium_page, expect):
+def test_when_the_server_has_ended_the_page_says_what_to_do(session, serve_session, browsing, chromium_page, expect):
     browsing.allow("request failed: .* net::ERR_CONNECTION_REFUSED")
-    with serve_desk(desk, None) as served:
+    with serve_session(session, None) as served:
         chromium_page.goto(served.address)
         expect(chromium_page.locator(".tile")).to_have_count(10)
     chromium_page.keyboard.press("s")
-    expect(chromium_page.locator("#problem")).to_contain_text("No answer from “uniot label”: it has ended.")
+    expect(chromium_page.locator("#problem")).to_contain_text("“uniot label” is not running any more.")
 
 
 CONTRASTS = """() => {
@@ -336,7 +336,7 @@ def test_nothing_sticks_out(served, browsing, expect, width):
     page.goto(served.address)
     expect(page.locator(".tile")).to_have_count(10)
     if width == 390:
-        page.get_by_role("button", name="Groups").click()
+        page.get_by_role("button", name="Show groups").click()
     place(page, "Group 1")
     expect(page.locator("#title")).to_have_text("Group 1")
     select(page, 40, 41)
@@ -364,10 +364,10 @@ def test_a_quick_hand_gets_what_it_saw(opened, served, expect):
           for (const key of "zzzy") document.body.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true }));
         }"""
     )
-    expect(opened.locator("#message")).to_have_text("Done again: 1 image discarded.")
-    assert served.desk.labels.members(-1).tolist() == [30]
-    assert served.desk.labels.names == {}
-    assert [(step.kind, step.text) for step in served.desk._store.entries()] == [
+    expect(opened.locator("#message")).to_have_text("Redone: 1 image discarded.")
+    assert served.session.state.members(-1).tolist() == [30]
+    assert served.session.state.names == {}
+    assert [(step.kind, step.text) for step in served.session._store.entries()] == [
         ("move", "1 image discarded"),
         ("name", "group 0 named “kettle”"),
         ("undo", "group 0 named “kettle”"),

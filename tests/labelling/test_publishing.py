@@ -10,23 +10,23 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from uniot import UniOT
-from uniot.annotations import FILE
-from uniot.data.toy import make_toy_domains
+from uniot import UniNCM
+from uniot.datasets.digits import make_toy_domains
 from uniot.labelling import read_names
 from uniot.labelling.actions import NameGroup
-from uniot.labelling.desk import Desk
 from uniot.labelling.publishing import Publisher
-from uniot.labelling.store import Store
+from uniot.labelling.session import LabellingSession
+from uniot.labelling.store import LabelStore
 from uniot.labelling.target import Target
-from uniot.labelling.views import overview
-from uniot.model_files import load_model, save_model
+from uniot.runs.loading import load_model
+from uniot.runs.pictures import FILE
+from uniot.runs.saving import save_model
 
 
 @pytest.fixture(scope="module")
 def model():
     toy = make_toy_domains(seed=1)
-    return UniOT(random_state=0, n_private_classes=2).fit(toy.x_source, toy.y_source, toy.x_target).model_
+    return UniNCM(random_state=0, n_private_classes=2).fit(toy.x_source, toy.y_source, toy.x_target).model_
 
 
 @pytest.fixture
@@ -36,10 +36,10 @@ def run(model, tmp_path) -> Path:
 
 
 @pytest.fixture
-def desk(run):
+def session(run):
     target = Target.open(run)
-    with closing(Store(run / FILE, target.digest)) as store:
-        yield Desk(target, store)
+    with closing(LabelStore(run / FILE, target.digest)) as store:
+        yield LabellingSession(target, store)
 
 
 def labels_of(run: Path) -> list[str]:
@@ -47,8 +47,8 @@ def labels_of(run: Path) -> list[str]:
         return [line["label"] for line in csv.DictReader(file)]
 
 
-def name(desk: Desk, group: int, text: str) -> None:
-    desk.act(NameGroup(kind="name", group=group, name=text), desk.revision)
+def name(session: LabellingSession, group: int, text: str) -> None:
+    session.act(NameGroup(kind="name", group=group, name=text), session.revision)
 
 
 def until(condition) -> None:
@@ -59,52 +59,52 @@ def until(condition) -> None:
     raise AssertionError("nothing was published")
 
 
-def test_the_tables_follow_while_the_page_is_open_and_end_with_the_last_state(run, desk, model):
+def test_the_tables_follow_while_the_page_is_open_and_end_with_the_last_state(run, session, model):
     members = np.flatnonzero(model.target.group == 0)
-    with Publisher(desk, load_model(run)):
-        name(desk, 0, "kettle")
+    with Publisher(session, load_model(run)):
+        name(session, 0, "kettle")
         until(lambda: "kettle" in labels_of(run))
-        name(desk, 1, "lamp")
+        name(session, 1, "lamp")
     labels = labels_of(run)
     assert {labels[row] for row in members} == {"kettle"}
     assert {labels[row] for row in np.flatnonzero(model.target.group == 1)} == {"lamp"}
     assert read_names(run / "labels.csv").new_classes == ["kettle", "lamp"]
 
 
-def test_nothing_is_written_if_nothing_was_done(run, desk):
+def test_nothing_is_written_if_nothing_was_done(run, session):
     before = (run / "predictions.csv").stat().st_mtime_ns
-    with Publisher(desk, load_model(run)):
+    with Publisher(session, load_model(run)):
         pass
     assert (run / "predictions.csv").stat().st_mtime_ns == before
     assert not (run / "labels.csv").exists()
 
 
-def test_what_a_killed_page_left_is_written_by_the_next_one(run, desk):
-    name(desk, 0, "kettle")  # no publisher, as after kill -9
+def test_what_a_killed_page_left_is_written_by_the_next_one(run, session):
+    name(session, 0, "kettle")  # no publisher, as after kill -9
     assert "kettle" not in labels_of(run)
-    with Publisher(desk, load_model(run)):
+    with Publisher(session, load_model(run)):
         pass
     assert "kettle" in labels_of(run)
 
 
-def test_a_table_that_cannot_be_written_is_told_on_the_page(run, desk):
+def test_a_table_that_cannot_be_written_is_told_on_the_page(run, session):
     (run / "labels.csv").mkdir()
-    with Publisher(desk, load_model(run)):
-        name(desk, 0, "kettle")
-        until(lambda: desk.problem)
-    assert f"{run / 'labels.csv'} cannot be written" in overview(desk)["problem"]
+    with Publisher(session, load_model(run)):
+        name(session, 0, "kettle")
+        until(lambda: session.problem)
+    assert f"{run / 'labels.csv'} cannot be written" in session.overview()["problem"]
 
 
 def test_integer_classes_are_text_beside_names(tmp_path):
     toy = make_toy_domains(seed=1)
     numbers = np.unique(toy.y_source, return_inverse=True)[1]
-    model = UniOT(random_state=0, n_private_classes=2).fit(toy.x_source, numbers, toy.x_target).model_
+    model = UniNCM(random_state=0, n_private_classes=2).fit(toy.x_source, numbers, toy.x_target).model_
     save_model(model, tmp_path / "run")
     target = Target.open(tmp_path / "run")
-    with closing(Store(tmp_path / "run" / FILE, target.digest)) as store:
-        desk = Desk(target, store)
-        with Publisher(desk, model):
-            name(desk, 0, "kettle")
+    with closing(LabelStore(tmp_path / "run" / FILE, target.digest)) as store:
+        session = LabellingSession(target, store)
+        with Publisher(session, model):
+            name(session, 0, "kettle")
     found = set(labels_of(tmp_path / "run"))
     assert "kettle" in found
     assert found - {"kettle"} <= {*map(str, numbers.tolist()), "-1"}

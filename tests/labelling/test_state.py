@@ -7,28 +7,28 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from uniot.annotations.places import DISCARDED, as_text, class_index, class_place, from_text, is_class, is_group
+from uniot.discovery.annotations import DISCARDED, as_text, class_index, class_place, from_text, is_class, is_group
 from uniot.errors import DataError
-from uniot.labelling.state import Change, Labels, merge, move, put_back, rename, split
+from uniot.labelling.state import AnnotationState, Change, merge, move, rename, restore, split
 
 START = np.array([class_place(0), class_place(1), 0, 0, 0, 1, 1, 2])
 
 
-def labels() -> Labels:
-    return Labels.start(START)
+def labels() -> AnnotationState:
+    return AnnotationState.initial(START)
 
 
-def made(state: Labels, *changes: Change) -> Labels:
+def made(state: AnnotationState, *changes: Change) -> AnnotationState:
     for change in changes:
         state.apply(change)
     return state
 
 
-def snapshot(state: Labels) -> tuple[object, ...]:
-    return state.place.tolist(), state.by_hand.tolist(), dict(state.names)
+def snapshot(state: AnnotationState) -> tuple[object, ...]:
+    return state.category.tolist(), state.by_hand.tolist(), dict(state.names)
 
 
-def random_change(draw, state: Labels) -> Change:
+def random_change(draw, state: AnnotationState) -> Change:
     """Any action that the page offers, as far as the present groups allow it."""
     groups = [place for place in state.sizes() if is_group(place)]
     places = [*groups, class_place(0), class_place(1), DISCARDED]
@@ -39,7 +39,7 @@ def random_change(draw, state: Labels) -> Change:
     if kind == "new":
         return move(state, rows, state.next_group)
     if kind == "back":
-        return put_back(state, rows, START)
+        return restore(state, rows, START)
     group = draw(st.sampled_from(groups))
     if kind == "name":
         return rename(state, group, draw(st.sampled_from(["", "kettle", "lamp"])))
@@ -87,7 +87,7 @@ def test_what_changes_nothing_is_no_change():
     state = made(labels(), rename(labels(), 0, "kettle"), move(labels(), [0], class_place(0)))
     assert not rename(state, 0, "kettle")
     assert not move(state, [0], class_place(0))
-    assert not put_back(state, [1, 2], START)
+    assert not restore(state, [1, 2], START)
 
 
 def test_to_confirm_a_class_is_a_decision_of_a_person():
@@ -126,7 +126,7 @@ def test_a_group_loses_its_name_with_its_last_sample():
 
 def test_samples_that_are_put_back_bring_their_group_back():
     state = made(labels(), merge(labels(), 2, 0))
-    state.apply(put_back(state, [7], START))
+    state.apply(restore(state, [7], START))
     assert state.members(2).tolist() == [7]
     assert not state.by_hand.any()
 
@@ -142,5 +142,5 @@ def test_a_place_is_read_as_it_was_written(place):
     "text", ["", "group", "group-", "group--1", "group-01", "group-1 ", "class-x", "group-٣", "../etc"]
 )
 def test_other_text_is_no_place(text):
-    with pytest.raises(DataError, match="is no place"):
+    with pytest.raises(DataError, match="is not a place"):
         from_text(text)

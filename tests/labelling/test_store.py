@@ -12,40 +12,40 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from uniot.annotations.places import DISCARDED, class_place
+from uniot.discovery.annotations import DISCARDED, class_place
 from uniot.errors import RunFolderError
-from uniot.labelling.state import Change, Labels, merge, move, rename, split
-from uniot.labelling.store import FILE, Store, only_one_page
+from uniot.labelling.state import AnnotationState, Change, merge, move, rename, split
+from uniot.labelling.store import FILE, LabelStore, label_lock
 
 SCRIPT = Path(__file__).with_name("acts_until_killed.py")
 START = np.array([class_place(0), 0, 0, 0, 1, 1])
 
 
-def reopened(path: Path, start: np.ndarray = START) -> Labels:
-    labels = Labels.start(start)
-    with closing(Store(path, "a run")) as store:
+def reopened(path: Path, start: np.ndarray = START) -> AnnotationState:
+    labels = AnnotationState.initial(start)
+    with closing(LabelStore(path, "a run")) as store:
         store.load(labels)
     return labels
 
 
-def replayed(path: Path, start: np.ndarray) -> Labels:
+def replayed(path: Path, start: np.ndarray) -> AnnotationState:
     """The state that the log alone leads to."""
-    labels = Labels.start(start)
-    with closing(Store(path, "a run")) as store:
+    labels = AnnotationState.initial(start)
+    with closing(LabelStore(path, "a run")) as store:
         for entry in store.entries():
             labels.apply(store.change_of(entry.id))
     return labels
 
 
-def assert_equal(left: Labels, right: Labels) -> None:
-    assert left.place.tolist() == right.place.tolist()
+def assert_equal(left: AnnotationState, right: AnnotationState) -> None:
+    assert left.category.tolist() == right.category.tolist()
     assert left.by_hand.tolist() == right.by_hand.tolist()
     assert (left.names, left.next_group) == (right.names, right.next_group)
 
 
 def test_what_was_saved_is_there_again(tmp_path):
-    path, labels = tmp_path / FILE, Labels.start(START)
-    with closing(Store(path, "a run")) as store:
+    path, labels = tmp_path / FILE, AnnotationState.initial(START)
+    with closing(LabelStore(path, "a run")) as store:
         for number, make in enumerate(
             (
                 lambda: rename(labels, 0, "kettle é"),
@@ -73,7 +73,7 @@ def test_a_process_that_is_killed_loses_nothing_that_it_had_saved(tmp_path):
         process.send_signal(signal.SIGKILL)
         said += [int(line) for line in process.communicate()[0].splitlines() if line]
         assert process.returncode == -signal.SIGKILL
-        with closing(Store(path, "a run")) as store:
+        with closing(LabelStore(path, "a run")) as store:
             saved = [entry.id for entry in store.entries()]
         # The last action may have been saved a moment before the process could say so.
         assert saved == list(range(1, len(saved) + 1))
@@ -82,24 +82,26 @@ def test_a_process_that_is_killed_loses_nothing_that_it_had_saved(tmp_path):
 
 
 def test_a_failed_write_leaves_neither_action_nor_state(tmp_path):
-    path, labels = tmp_path / FILE, Labels.start(START)
-    with closing(Store(path, "a run")) as store:
+    path, labels = tmp_path / FILE, AnnotationState.initial(START)
+    with closing(LabelStore(path, "a run")) as store:
         with closing(sqlite3.connect(path)) as other:
             other.execute("CREATE TRIGGER full BEFORE INSERT ON groups BEGIN SELECT RAISE(ABORT, 'disk is full'); END")
             other.commit()
         with pytest.raises(RunFolderError, match="disk is full"):
-            store.append(0, "name", "a name", Change(move(labels, [1], DISCARDED).pieces, rename(labels, 0, "x").names))
+            store.append(
+                0, "name", "a name", Change(move(labels, [1], DISCARDED).samples, rename(labels, 0, "x").names)
+            )
         assert store.entries() == []
-    assert_equal(reopened(path), Labels.start(START))
+    assert_equal(reopened(path), AnnotationState.initial(START))
 
 
 def test_a_locked_file_is_told_and_nothing_is_changed(tmp_path, monkeypatch):
-    path, labels = tmp_path / FILE, Labels.start(START)
+    path, labels = tmp_path / FILE, AnnotationState.initial(START)
     connect = sqlite3.connect
     monkeypatch.setattr(sqlite3, "connect", lambda *given, **options: connect(*given, **(options | {"timeout": 0.05})))
-    with closing(Store(path, "a run")) as store, closing(connect(path, isolation_level=None)) as other:
+    with closing(LabelStore(path, "a run")) as store, closing(connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
-        with pytest.raises(RunFolderError, match=r"cannot be written \(database is locked\), and nothing was changed"):
+        with pytest.raises(RunFolderError, match=r"cannot be written \(database is locked\); nothing was changed"):
             store.append(0, "name", "a name", rename(labels, 0, "kettle"))
         other.execute("ROLLBACK")
         assert store.append(0, "name", "a name", rename(labels, 0, "kettle")) == 1
@@ -107,8 +109,8 @@ def test_a_locked_file_is_told_and_nothing_is_changed(tmp_path, monkeypatch):
 
 def test_the_log_can_only_grow(tmp_path):
     path = tmp_path / FILE
-    with closing(Store(path, "a run")) as store:
-        store.append(0, "name", "a name", rename(Labels.start(START), 0, "kettle"))
+    with closing(LabelStore(path, "a run")) as store:
+        store.append(0, "name", "a name", rename(AnnotationState.initial(START), 0, "kettle"))
     with closing(sqlite3.connect(path)) as other:
         for statement in ("UPDATE actions SET text = ''", "DELETE FROM actions"):
             with pytest.raises(sqlite3.DatabaseError, match="actions are only appended"):
@@ -116,8 +118,8 @@ def test_the_log_can_only_grow(tmp_path):
 
 
 def test_two_processes_cannot_write_past_each_other(tmp_path):
-    path, labels = tmp_path / FILE, Labels.start(START)
-    with closing(Store(path, "a run")) as one, closing(Store(path, "a run")) as two:
+    path, labels = tmp_path / FILE, AnnotationState.initial(START)
+    with closing(LabelStore(path, "a run")) as one, closing(LabelStore(path, "a run")) as two:
         one.append(0, "name", "a name", rename(labels, 0, "kettle"))
         with pytest.raises(RunFolderError, match=r"another process has written .* Nothing was saved"):
             two.append(0, "name", "a name", rename(labels, 0, "lamp"))
@@ -125,8 +127,8 @@ def test_two_processes_cannot_write_past_each_other(tmp_path):
 
 
 def test_nobody_writes_between_looking_at_the_log_and_adding_to_it(tmp_path):
-    path, labels, refused = tmp_path / FILE, Labels.start(START), []
-    with closing(Store(path, "a run")) as store, closing(sqlite3.connect(path, timeout=0)) as other:
+    path, labels, refused = tmp_path / FILE, AnnotationState.initial(START), []
+    with closing(LabelStore(path, "a run")) as store, closing(sqlite3.connect(path, timeout=0)) as other:
 
         def write_meanwhile(statement: str) -> None:
             if statement.startswith("SELECT"):
@@ -144,47 +146,47 @@ def test_nobody_writes_between_looking_at_the_log_and_adding_to_it(tmp_path):
 
 
 def test_labels_of_another_run_are_refused_with_what_to_do(tmp_path):
-    Store(tmp_path / FILE, "a run").close()
-    with pytest.raises(RunFolderError, match=r"belongs to another run: .* was made again .* move labels.sqlite away"):
-        Store(tmp_path / FILE, "another run")
+    LabelStore(tmp_path / FILE, "a run").close()
+    with pytest.raises(RunFolderError, match=r"belongs to another run: .* was run again .* move labels.sqlite away"):
+        LabelStore(tmp_path / FILE, "another run")
 
 
 def test_labels_of_another_version_are_refused(tmp_path):
-    Store(tmp_path / FILE, "a run").close()
+    LabelStore(tmp_path / FILE, "a run").close()
     with closing(sqlite3.connect(tmp_path / FILE)) as other:
         other.execute("UPDATE about SET value = 'uniot-labels-9' WHERE key = 'format'")
         other.commit()
     with pytest.raises(RunFolderError, match="has format 'uniot-labels-9' and this version of uniot reads"):
-        Store(tmp_path / FILE, "a run")
+        LabelStore(tmp_path / FILE, "a run")
 
 
 def test_a_damaged_file_is_told_and_left_alone(tmp_path):
     (tmp_path / FILE).write_bytes(b"no database at all, " * 100)
     with pytest.raises(RunFolderError, match=r"is damaged \(file is not a database\). Move it away"):
-        Store(tmp_path / FILE, "a run")
+        LabelStore(tmp_path / FILE, "a run")
     assert (tmp_path / FILE).read_bytes().startswith(b"no database at all")
 
 
 def test_labels_that_were_never_made_say_how_to_make_them(tmp_path):
-    with pytest.raises(RunFolderError, match=r"has no labels yet. Open the page with `uniot label"):
-        Store.existing(tmp_path / FILE, "a run")
+    with pytest.raises(RunFolderError, match=r"has no labels yet. Run `uniot label"):
+        LabelStore.open_existing(tmp_path / FILE, "a run")
     assert not (tmp_path / FILE).exists()
 
 
 def test_a_second_page_on_the_same_run_is_refused_until_the_first_has_ended(tmp_path):
     with (
-        only_one_page(tmp_path),
+        label_lock(tmp_path),
         pytest.raises(RunFolderError, match="another `uniot label` has .* open"),
-        only_one_page(tmp_path),
+        label_lock(tmp_path),
     ):
         pass
-    with only_one_page(tmp_path):
+    with label_lock(tmp_path):
         pass
 
 
 def test_a_folder_that_cannot_be_written_is_told(tmp_path):
     with (
-        pytest.raises(RunFolderError, match=r"cannot be written .* Labels are kept in it"),
-        only_one_page(tmp_path / "x"),
+        pytest.raises(RunFolderError, match=r"cannot be written .* Copy it to a folder"),
+        label_lock(tmp_path / "x"),
     ):
         pass

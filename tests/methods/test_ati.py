@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import uniot.methods.ati as module
-from uniot.methods import Batch
+from uniot.config import Settings
 from uniot.methods.ati import ATI, ATIOptions, ClassTransform, alternate
-from uniot.settings import Settings
+from uniot.methods.base import Batch
 
 D, C, STEPS = 4, 3, 9
 
@@ -270,7 +270,7 @@ def test_class_of_which_no_sample_came_is_far_from_everything():
     assert bool(torch.isfinite(method.moved_means[:2]).all())
     decision = method.decide(torch.cat([method.moved_means[:2], torch.full((1, D), 1e3)]))
     assert decision.known.tolist() == [True, True, False]
-    assert bool(torch.isfinite(decision.shares).all())
+    assert bool(torch.isfinite(decision.odds).all())
     assert math.isfinite(float(method.step(batch_at(1)).total.detach()))
 
 

@@ -9,10 +9,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from uniot.losses.adversarial import domain_loss
-from uniot.methods import Batch
+from uniot.config import Settings
+from uniot.methods.base import Batch, FinalFeatures
 from uniot.methods.cmu import CMU, CMUOptions
-from uniot.settings import Settings
+from uniot.nn.losses import domain_loss
 
 D, C, B, STEPS, QUEUE = 4, 3, 6, 40, 12
 
@@ -59,7 +59,7 @@ def test_score_is_the_mean_of_the_certainties_between_their_extremes(monkeypatch
     method = build()
     certainties = torch.tensor([[-1.0, 0.5, -0.2], [-0.4, 0.9, -0.2], [-2.0, 0.3, 0.0]])
     monkeypatch.setattr(method, "certainties", lambda features: certainties)
-    method.conclude(torch.zeros(3, D), torch.Generator())
+    method.finalize(FinalFeatures.of_target(torch.zeros(3, D)))
     # Extremes: -2 … -0.4, 0.3 … 0.9, -0.2 … 0.
     expected = [(1 / 1.6 + 0.2 / 0.6 + 0) / 3, (1 + 1 + 0) / 3, (0 + 0 + 1) / 3]
     assert method.score(torch.zeros(3, D)).tolist() == pytest.approx(expected, rel=1e-5)
@@ -81,7 +81,7 @@ def test_extremes_are_those_of_all_processes():
     method = build()
     features = torch.randn(5, D, generator=torch.Generator().manual_seed(1))
     own = method.certainties(features).detach()
-    method.conclude(features, torch.Generator(), Other())
+    method.finalize(FinalFeatures.of_target(features, shards=Other()))
     assert method.least.tolist() == pytest.approx([-9.0, float(own[:, 1].min()), min(-0.1, float(own[:, 2].min()))])
     assert method.most.tolist() == pytest.approx([-0.1, 0.95, max(-0.05, float(own[:, 2].max()))])
 

@@ -8,8 +8,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from uniot.methods import consensus as module
-from uniot.methods.consensus import Consensus, LabelledRows, consensus_of, moved_centres, search_consensus
+from uniot.methods import dcc_consensus as module
+from uniot.methods.dcc_consensus import Consensus, LabelledRows, consensus_of, moved_centres, search_consensus
 
 
 def at(*degrees: float) -> torch.Tensor:

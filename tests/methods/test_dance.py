@@ -8,11 +8,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from uniot.losses.entropy_separation import entropy_separation_loss
-from uniot.losses.neighbourhood import neighbourhood_clustering_loss
-from uniot.methods import Batch
-from uniot.methods.dance import DANCE, DANCEOptions
-from uniot.settings import Settings
+from uniot.config import Settings
+from uniot.methods.base import Batch
+from uniot.methods.dance import DANCE, DANCEOptions, entropy_separation_loss, neighbourhood_clustering_loss
 
 D, C, N_TARGET = 5, 4, 12
 
@@ -96,7 +94,7 @@ def test_forgotten_samples_leave_no_feature_behind_and_change_no_decision():
     before = method.decide(method.features(TARGET))
     method.forget_samples()
     assert all(len(value) == 0 for name, value in method.state_dict().items() if name in ("memory.rows", "memory.ids"))
-    assert torch.equal(method.decide(method.features(TARGET)).shares, before.shares)
+    assert torch.equal(method.decide(method.features(TARGET)).odds, before.odds)
 
 
 def test_sample_is_unknown_where_its_entropy_is_above_half_of_log_c():

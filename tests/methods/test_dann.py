@@ -8,10 +8,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from uniot.losses.adversarial import domain_loss
-from uniot.methods import Batch
+from uniot.config import Settings
+from uniot.methods.base import Batch
 from uniot.methods.dann import DANN, DANNOptions
-from uniot.settings import Settings
+from uniot.nn.losses import domain_loss
 
 LN2, LN3, LN4 = math.log(2), math.log(3), math.log(4)
 STEPS = 20

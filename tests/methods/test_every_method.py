@@ -12,12 +12,13 @@ import numpy as np
 import pytest
 import torch
 
-from uniot import UniOT
-from uniot.data.toy import ToyDomains, make_toy_domains
-from uniot.evaluation import h_score
-from uniot.methods import METHODS
-from uniot.methods.uniot_universal_variants import INFOS as UNIVERSAL_VARIANTS
+from uniot import UniDAClassifier
+from uniot.datasets.digits import ToyDomains, make_toy_domains
+from uniot.methods.registry import METHODS, hyperparameters
+from uniot.methods.unincm.method import INFOS as UNIVERSAL_VARIANTS
+from uniot.methods.uniot_learners import INFOS as LEARNERS
 from uniot.methods.uniot_variants import INFOS as VARIANTS
+from uniot.metrics.accuracy import h_score
 
 TOY = make_toy_domains(n_common=6, n_source_private=4, n_target_private=4, samples_per_class=20)
 SMALL = make_toy_domains()
@@ -71,13 +72,23 @@ OPEN_SET = {
     "feature_size": 32,
     "n_private_classes": 3,
 }
+# Half of the steps train the source model, so they have to be long.
+SOURCE_FREE = {
+    "steps": 100,
+    "checkpoint_every": 40,
+    "queue_size": 360,
+    "learning_rate": 0.05,
+    "feature_size": 32,
+    "n_private_classes": 3,
+}
 TRIALS = {
     "uniot": Trial(0.7, {}, SMALL, OF_UNIOT, (22,)),
     # Nothing is trained, so there is no step at which it could be killed.
-    "uniot-universal": Trial(0.8, {}, SMALL, OF_UNIOT, ()),
+    "unincm": Trial(0.8, {}, SMALL, OF_UNIOT, ()),
     **{info.name: Trial(0.6, {}, SMALL, OF_UNIOT, ()) for info in UNIVERSAL_VARIANTS},
-    **{info.name: Trial(0.5, {}, SMALL, OF_UNIOT, (22,)) for info in VARIANTS},
+    **{info.name: Trial(0.5, {}, SMALL, OF_UNIOT, (22,)) for info in (*VARIANTS, *LEARNERS)},
     "source-only": Trial(0.8),
+    "calibrated": Trial(0.8, killed_at=()),
     "dann": Trial(0.8, {"discriminator_size": 64}),
     "rtn": Trial(0.5),
     "iwan": Trial(0.7, {"discriminator_size": 64}),
@@ -92,6 +103,16 @@ TRIALS = {
     "dcc": Trial(0.6, {"rounds": 5}),
     "tnt": Trial(0.8),
     "ovanet": Trial(0.9, {}, SHARING, OPEN_SET, (22,)),
+    "deepjdot": Trial(0.7),
+    "jumbot": Trial(0.8),
+    "ts-pot": Trial(0.8),
+    "mlnet": Trial(0.9, {}, SHARING, OPEN_SET, (22,)),
+    # Killed in the pretraining, and in the adaptation.
+    "ppot": Trial(0.9, {}, TOY, OPEN_SET | {"steps": 100, "learning_rate": 0.03}, (12, 42)),
+    # Killed while the source model is trained, and while it is adapted.
+    "glc": Trial(0.8, {}, SMALL, SOURCE_FREE, (42, 82)),
+    "glc-plus": Trial(0.8, {}, SMALL, SOURCE_FREE, (42, 82)),
+    "lead": Trial(0.8, {}, SMALL, SOURCE_FREE, (42, 82)),
 }
 
 
@@ -101,16 +122,18 @@ class Killed(Exception):
 
 def fit(
     method: str, run: object = None, on_step: Callable[[int, int, Mapping[str, float]], None] | None = None
-) -> UniOT:
+) -> UniDAClassifier:
     trial = TRIALS[method]
-    model = UniOT(method=method, method_options=trial.options, random_state=0, **trial.settings)
+    acting = {*hyperparameters(method), "n_private_classes"}
+    settings = {name: value for name, value in trial.settings.items() if name in acting}
+    model = UniDAClassifier(method, random_state=0, **trial.options, **settings)
     return model.fit(trial.data.x_source, trial.data.y_source, trial.data.x_target, run=run, on_step=on_step)
 
 
 fitted = functools.cache(fit)
 
 
-def weights(model: UniOT) -> dict[str, torch.Tensor]:
+def weights(model: UniDAClassifier) -> dict[str, torch.Tensor]:
     return {name: value.clone() for name, value in model.model_.method.state_dict().items()}
 
 
@@ -148,7 +171,7 @@ def test_run_that_was_killed_ends_as_one_that_was_not_whatever_else_draws_random
 def test_saved_and_loaded_model_decides_the_same(method, tmp_path):
     data, model = TRIALS[method].data, fitted(method)
     model.save(tmp_path / "run")
-    loaded = UniOT.load(tmp_path / "run")
+    loaded = UniDAClassifier.load(tmp_path / "run")
     assert np.array_equal(loaded.predict(data.x_target), model.labels_)
     assert np.array_equal(loaded.predict_proba(data.x_source), model.predict_proba(data.x_source))
 
@@ -160,7 +183,7 @@ def test_sample_is_judged_on_its_own(method):
     assert alone == model.predict(target)[::20].tolist()
 
 
-@pytest.mark.parametrize("method", ["uniot", "cmu", "dance", "dcc", "tnt"])
+@pytest.mark.parametrize("method", ["uniot", "cmu", "dance", "dcc", "tnt", "mlnet", "glc", "glc-plus", "lead"])
 def test_method_decides_the_same_when_it_has_forgotten_its_samples(method):
     target, model = TRIALS[method].data.x_target, copy.deepcopy(fitted(method))
     before = model.predict_proba(target)

@@ -8,9 +8,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from uniot.methods import Batch
+from uniot.config import Settings
+from uniot.methods.base import Batch
 from uniot.methods.iwan import IWAN, IWANOptions
-from uniot.settings import Settings
 
 LN2, LN3, LN4 = math.log(2), math.log(3), math.log(4)
 

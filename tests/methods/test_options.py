@@ -5,11 +5,37 @@ from __future__ import annotations
 import pytest
 
 from uniot.errors import SettingsError
-from uniot.methods import METHODS
+from uniot.methods.registry import METHODS
 
+# Shared by the source-free methods; the learning rates of their two stages are 0.01 and 0.001.
+SOURCE_FREE = {
+    "source_share": 0.5,
+    "label_smoothing": 0.1,
+    "target_rate": 0.1,
+    "pseudo_weight": 0.3,
+    "n_neighbours": 4,
+    "entropy_threshold": 0.55,
+}
 # Learning rate of new layers, and options.
 PUBLISHED = {
+    "uniot": (
+        0.01,
+        {
+            "n_clusters": None,
+            "hidden_size": 2048,
+            "temperature": 0.1,
+            "adaptation_weight": 0.1,
+            "similarity_threshold": 0.7,
+            "class_mass_momentum": 0.7,
+            "epsilon": 0.01,
+            "marginal_penalty": 0.5,
+            "balanced_epsilon": 0.05,
+            "balanced_iterations": 3,
+            "detection_start": 100,
+        },
+    ),
     "source-only": (0.01, {"says_unknown": True}),
+    "calibrated": (0.01, {"n_halves": 16, "follows_target": True}),
     "dann": (0.01, {"adversarial_weight": 1.0, "discriminator_size": 1024}),
     "rtn": (
         0.01,
@@ -52,6 +78,43 @@ PUBLISHED = {
         },
     ),
     "ovanet": (0.01, {"one_vs_all_weight": 0.5, "entropy_weight": 0.1}),
+    "deepjdot": (0.01, {"feature_weight": 0.01, "label_weight": 0.5}),
+    "jumbot": (0.01, {"feature_weight": 0.01, "label_weight": 0.5, "epsilon": 0.01, "marginal_penalty": 0.5}),
+    "ts-pot": (0.01, {"feature_weight": 0.01, "label_weight": 0.5, "mass": 0.5, "n_batches": 2}),
+    "mlnet": (
+        0.01,
+        {
+            "one_vs_all_weight": 0.5,
+            "entropy_weight": 0.1,
+            "mixup_weight": 0.1,
+            "consistency_weight": 0.16,
+            "neighbour_weight": 0.5,
+            "mixup_shape": 2,
+            "neighbour_ratio": 0.875,
+            "scale": 10.0,
+            "warmup": 0.02,
+        },
+    ),
+    "ppot": (
+        0.001,
+        {
+            "threshold": 0.75,
+            "transport_weight": 5.0,
+            "known_weight": 0.01,
+            "unknown_weight": 2.0,
+            "farthest": 0.25,
+            "epsilon": 0.01,
+            "confidence": 0.9,
+            "alpha_rate": 0.001,
+            "beta_rate": 0.01,
+            "rate": 0.1,
+            "pretraining": 1 / 6,
+            "rounds": 5,
+        },
+    ),
+    "glc": (0.01, SOURCE_FREE | {"prior": 0.75}),
+    "glc-plus": (0.01, SOURCE_FREE | {"prior": 0.75, "contrast_weight": 1.0}),
+    "lead": (0.01, SOURCE_FREE),
 }
 
 
@@ -59,7 +122,7 @@ def test_no_published_method_is_left_out():
     published = {
         name
         for name, info in METHODS.items()
-        if info.options.model_fields and not info.is_reconstruction and not name.startswith("uniot-")
+        if not info.is_reconstruction and info.variant_of is None and name != "unincm"
     }
     assert PUBLISHED.keys() == published
 
@@ -79,6 +142,8 @@ def test_published_values_are_the_defaults(method):
         ("cmu", {"rounds": 0}),
         ("dcc", {"interval": 0}),
         ("tnt", {"n_neighbours": 0}),
+        ("jumbot", {"marginal_penalty": 0.01}),
+        ("ts-pot", {"mass": 0}),
     ],
 )
 def test_wrong_option_is_named(method, wrong):

@@ -9,11 +9,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from uniot.config import Settings
 from uniot.errors import SettingsError
-from uniot.losses.unknown_boundary import unknown_boundary_loss
-from uniot.methods import Batch
-from uniot.methods.osbp import OSBP, OSBPOptions
-from uniot.settings import Settings
+from uniot.methods.base import Batch
+from uniot.methods.osbp import OSBP, OSBPOptions, unknown_boundary_loss
 
 LN2, LN3, LN4 = math.log(2), math.log(3), math.log(4)
 B, D, C = 8, 5, 3
@@ -134,7 +133,7 @@ def test_sample_is_unknown_where_the_last_logit_is_the_largest():
     assert decision.known.tolist() == [True, False, True, False]
     assert decision.nearest.tolist() == [0, 0, 1, 1]
     # Unknown is not one of the classes that have a share.
-    assert decision.shares.shape == (4, 2)
+    assert decision.odds.shape == (4, 2)
 
 
 def test_batch_of_one_is_refused():

@@ -7,9 +7,9 @@ import math
 import pytest
 import torch
 
-from uniot.methods import Batch
+from uniot.config import Settings
+from uniot.methods.base import Batch
 from uniot.methods.ovanet import OVANet, OVANetOptions
-from uniot.settings import Settings
 
 LN2, LN3, LN4 = math.log(2), math.log(3), math.log(4)
 

@@ -8,9 +8,9 @@ import math
 import pytest
 import torch
 
-from uniot.methods import Batch
+from uniot.config import Settings
+from uniot.methods.base import Batch
 from uniot.methods.pada import PADA, PADAOptions
-from uniot.settings import Settings
 
 LN2, LN3, LN4 = math.log(2), math.log(3), math.log(4)
 STEPS, REFRESHES = 20, 5  # weights are renewed at every fourth step, before its losses

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from uniot.methods import Batch
+from uniot.config import Settings
+from uniot.methods.base import Batch
 from uniot.methods.rtn import RTN, RTNOptions
-from uniot.settings import Settings
 
 LN2, LN3, LN4, LN10 = math.log(2), math.log(3), math.log(4), math.log(10)
 STEPS = 40

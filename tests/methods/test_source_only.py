@@ -8,14 +8,16 @@ import numpy as np
 import pytest
 import torch
 
-from uniot import UniOT
-from uniot.data.toy import make_toy_domains
-from uniot.methods import Batch, create_method
-from uniot.settings import Settings
+from uniot import UniDAClassifier
+from uniot.config import Settings
+from uniot.datasets.digits import make_toy_domains
+from uniot.methods import resolved_settings
+from uniot.methods.base import Batch
+from uniot.methods.registry import create_method
 
 
 def test_loss_is_the_cross_entropy_of_the_source_alone():
-    method = create_method(Settings.checked(method="source-only", feature_size=2).resolved(4), 2, 2)
+    method = create_method(resolved_settings(Settings.checked(method="source-only", feature_size=2), 4), 2, 2)
     with torch.no_grad():
         for layer in (method.bottleneck, method.classifier):
             layer.weight.copy_(torch.eye(2))
@@ -31,7 +33,10 @@ def test_without_a_rule_every_sample_gets_its_likeliest_class():
     toy = make_toy_domains(seed=1)
     data = toy.x_source, toy.y_source, toy.x_target
     settings = {"method": "source-only", "steps": 60, "feature_size": 16, "n_private_classes": 1, "random_state": 0}
-    with_rule, without = UniOT(**settings), UniOT(**settings, method_options={"says_unknown": False})
+    with_rule, without = (
+        UniDAClassifier(**settings),
+        UniDAClassifier(**settings, says_unknown=False),
+    )
     with_rule.fit(*data), without.fit(*data)
     assert 0 < (with_rule.labels_ == "unknown").sum() < len(toy.x_target)
     assert "unknown" not in without.labels_

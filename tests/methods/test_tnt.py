@@ -8,10 +8,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from uniot.losses.evidential import evidence, evidential_loss, uncertainty
-from uniot.methods import Batch
-from uniot.methods.tnt import INFO, TNT, TNTOptions
-from uniot.settings import Settings
+from uniot.config import Settings
+from uniot.methods.base import Batch
+from uniot.methods.tnt import INFO, TNT, TNTOptions, evidence, evidential_loss, uncertainty
 
 D, C, B, STEPS = 4, 3, 6, 20
 

@@ -10,16 +10,20 @@ import torch
 import torch.nn.functional as F
 
 import uniot.methods.uniot as module
-from uniot.methods import Batch, UniOTMethod
-from uniot.methods.method import parameter_groups
-from uniot.settings import Settings
-from uniot.transport import UnbalancedPotential, unbalanced_potential
+from uniot.config import Settings
+from uniot.methods.base import Batch, FinalFeatures
+from uniot.methods.registry import create_method
+from uniot.methods.uniot import UniOTMethod
+from uniot.training.loop import parameter_groups
+from uniot.transport.plan import UnbalancedPotential
+from uniot.transport.unbalanced import unbalanced_potential
 
 N_TARGET, D, C, K, QUEUE, B = 30, 7, 4, 5, 24, 8
 
 
 def settings_of(**changes) -> Settings:
     values = {
+        "method": "uniot",
         "n_clusters": K,
         "queue_size": QUEUE,
         "batch_size": B,
@@ -38,7 +42,7 @@ def target():
 
 def build(target, **changes) -> UniOTMethod:
     torch.manual_seed(0)
-    method = UniOTMethod(D, C, settings_of(**changes))
+    method = create_method(settings_of(**changes), D, C)
     for start in range(0, QUEUE, B):
         ids = torch.arange(start, start + B)
         method.prepare(target[ids], ids)
@@ -284,10 +288,10 @@ def test_test_rule_uses_the_trained_class_mass_and_no_column_test(method):
 
 def test_rule_decides_as_the_exact_solution_does_next_to_its_border(method):
     features = F.normalize(torch.randn(400, 6, generator=torch.Generator().manual_seed(2)), dim=1)
-    method.conclude(features, torch.Generator().manual_seed(0))
+    method.finalize(FinalFeatures.of_target(features, torch.Generator().manual_seed(0)))
     cosines = features.double() @ method.classes.weight.detach().double().t()
     exact = method.transport(cosines, None, torch.Generator().manual_seed(0), tolerance=1e-13)
-    shares = method.decide(features).shares.max(dim=1).values
+    shares = method.decide(features).odds.max(dim=1).values
     expected = exact.log_mass(cosines).exp().max(dim=1).values * exact.n_rows
     torch.testing.assert_close(shares, expected, rtol=1e-6, atol=0)
 
@@ -410,7 +414,7 @@ def test_queue_takes_the_batch_after_the_step_and_drops_the_oldest(method, targe
 
 def test_method_is_prepared_when_its_queue_is_full(target):
     torch.manual_seed(0)
-    method = UniOTMethod(D, C, settings_of())
+    method = create_method(settings_of(), D, C)
     for start in range(0, QUEUE, B):
         assert not method.is_prepared()
         method.prepare(target[start : start + B], torch.arange(start, start + B))
@@ -432,7 +436,7 @@ def test_everything_that_the_next_step_needs_is_saved_with_the_weights(method, t
     for step in range(4, 7):
         method.step(batch_at(step, target, seed=step))
     torch.manual_seed(99)
-    other = UniOTMethod(D, C, settings_of())
+    other = create_method(settings_of(), D, C)
     other.load_state_dict(method.state_dict())
     one, two = (m.step(batch_at(7, target, seed=7)) for m in (method, other))
     assert torch.equal(one.total, two.total)
@@ -442,7 +446,7 @@ def test_everything_that_the_next_step_needs_is_saved_with_the_weights(method, t
 
 def test_backbone_learns_at_its_own_rate_and_all_else_at_the_full_one():
     backbone = torch.nn.Linear(3, D)
-    method = UniOTMethod(D, C, settings_of(), backbone)
+    method = create_method(settings_of(), D, C, backbone)
     heads, of_backbone = parameter_groups(method, backbone, method.settings.resolved(N_TARGET))
     assert (heads["lr"], of_backbone["lr"]) == (0.01, 0.001)
     assert {id(p) for p in of_backbone["params"]} == {id(p) for p in backbone.parameters()}

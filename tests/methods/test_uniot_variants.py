@@ -5,22 +5,22 @@ from __future__ import annotations
 import pytest
 import torch
 
+from uniot.config import Settings
 from uniot.errors import SettingsError
-from uniot.methods import Batch, method_info
+from uniot.methods.base import Batch
+from uniot.methods.registry import method_info
 from uniot.methods.uniot import UniOTMethod
-from uniot.settings import Settings
-from uniot.transport import unbalanced_potential
+from uniot.transport.unbalanced import unbalanced_potential
 
 D, C, B = 7, 4, 8
-SETTINGS = Settings.checked(
-    n_clusters=5, queue_size=24, batch_size=B, hidden_size=16, feature_size=6, detection_start=3, steps=20
-)
+SETTINGS = Settings.checked(queue_size=24, batch_size=B, feature_size=6, steps=20)
+OPTIONS = {"n_clusters": 5, "hidden_size": 16, "detection_start": 3}
 
 
 def build(name: str, **options) -> UniOTMethod:
     torch.manual_seed(0)
     info = method_info(name)
-    method = info.build(D, C, SETTINGS, info.options.checked(**options), None)
+    method = info.build(D, C, SETTINGS, info.options.checked(**(OPTIONS | options)), None)
     target = torch.randn(24, D, generator=torch.Generator().manual_seed(1))
     for start in range(0, 24, B):
         ids = torch.arange(start, start + B)

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 import torch
 
-from uniot.transport import common_rows, unbalanced_plan, unbalanced_potential
+from uniot.transport.filling import common_rows
+from uniot.transport.unbalanced import unbalanced_plan, unbalanced_potential
 
 RECORDED = json.loads(Path(__file__).with_name("transport.json").read_text(encoding="utf-8"))
 SETTINGS = {"epsilon": RECORDED["epsilon"], "marginal_penalty": RECORDED["marginal_penalty"]}

@@ -8,17 +8,19 @@ import numpy as np
 import pytest
 import torch
 
-from uniot.calibration import Calibration
-from uniot.discovery import Evidence, LabelledFeatures, NumberOfClasses, PrivateGroups, absence
-from uniot.method_building import build_method
-from uniot.model import AdaptedModel
-from uniot.model_files import save_model
-from uniot.pictures import PIXELS, Pictures, write_pixels
-from uniot.prediction import Prediction
-from uniot.report.finished_run import FinishedRun
-from uniot.settings import Settings
-from uniot.training import History
-from uniot.transport import unbalanced_potential
+from uniot.config import Settings
+from uniot.discovery.class_count import Evidence, NumberOfClasses
+from uniot.discovery.groups import LabelledFeatures, PrivateGroups, absence
+from uniot.io.predictions import Prediction
+from uniot.methods import resolved_settings
+from uniot.methods.decision import Calibration
+from uniot.report.run import FinishedRun
+from uniot.runs.pictures import Pictures, write_pixels
+from uniot.runs.saving import save_model
+from uniot.training.fit import build_method
+from uniot.training.history import History
+from uniot.training.model import AdaptedModel
+from uniot.transport.unbalanced import unbalanced_potential
 
 pytest.register_assert_rewrite("report.controls", "report.looking")
 
@@ -48,7 +50,8 @@ def made_model(
 ) -> AdaptedModel:
     """A model that was never trained: so many samples of each class and of each group, around a direction each."""
     rng = np.random.default_rng(7)
-    settings = Settings.checked(method="uniot", hidden_size=6, feature_size=16, queue_size=20, steps=12).resolved(100)
+    settings = Settings.checked(method="uniot", hidden_size=6, feature_size=16, queue_size=20, steps=12)
+    settings = resolved_settings(settings, 100)
     directions = _unit(rng.normal(size=(len(classes) + len(groups), 16)))
     sizes = np.array([*found, *groups])
     kind = np.repeat(np.arange(len(sizes)), sizes)
@@ -60,7 +63,7 @@ def made_model(
     method.classes.weight.data = torch.from_numpy(directions[: len(classes)])
     known = kind < len(classes)
     cosines = features.astype(np.float64) @ directions[: len(classes)].T
-    method.solved = unbalanced_potential(torch.from_numpy(cosines), epsilon=epsilon)
+    method.solved.value = unbalanced_potential(torch.from_numpy(cosines), epsilon=epsilon)
     group = np.where(known, -1, kind - len(classes))
     sureness = rng.uniform(size=len(kind))
     answers = Prediction(
@@ -93,7 +96,7 @@ def made_model(
         source=LabelledFeatures(source, of_source, np.arange(len(of_source))),
         history=history,
         fingerprint="made",
-        target_shares=answers.known_score / (1 - answers.known_score),
+        target_odds=answers.known_score / (1 - answers.known_score),
         target_class_probability=np.ones(len(kind)),
         calibration=Calibration(),
     )
@@ -115,7 +118,7 @@ def saved_run(folder: Path, run: FinishedRun) -> Path:
     save_model(run.model, folder, run.names)
     if run.pictures is not None:
         n_source, n_target = len(run.model.source.rows), len(run.names)
-        write_pixels(folder / PIXELS, drawn_pixels(n_source) / 255, drawn_pixels(n_target) / 255)
+        write_pixels(folder, drawn_pixels(n_source) / 255, drawn_pixels(n_target) / 255)
     return folder
 
 
@@ -124,7 +127,7 @@ def without_target(model: AdaptedModel) -> AdaptedModel:
         model,
         target=Prediction.none(),
         target_features=model.target_features[:0],
-        target_shares=model.target_shares[:0],
+        target_odds=model.target_odds[:0],
         target_class_probability=model.target_class_probability[:0],
         source=model.source.none(),
     )

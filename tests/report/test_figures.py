@@ -6,7 +6,7 @@ import pytest
 
 from uniot.errors import RunFolderError
 from uniot.report.figures import write_figures
-from uniot.report.map import make_map
+from uniot.report.values import ReportValues
 
 
 @pytest.fixture(scope="module")
@@ -17,13 +17,13 @@ def run(made_model, made_run):
 
 @pytest.fixture(scope="module")
 def drawn(run):
-    return make_map(run)
+    return ReportValues.of(run)
 
 
 @pytest.fixture(scope="module")
 def figures(tmp_path_factory, run, drawn):
     folder = tmp_path_factory.mktemp("figures")
-    return folder, write_figures(run, drawn, folder)
+    return folder, write_figures(drawn, folder)
 
 
 def test_every_figure_is_there_as_pdf_and_svg(figures):
@@ -58,7 +58,7 @@ def test_galleries_hold_the_pictures(figures):
 @pytest.mark.slow
 def test_the_same_run_has_the_same_figures_to_the_last_byte(tmp_path, figures, run, drawn):
     _, written = figures
-    write_figures(run, drawn, tmp_path)
+    write_figures(drawn, tmp_path)
     for path in written:
         assert (tmp_path / path.name).read_bytes() == path.read_bytes(), path.name
 
@@ -66,4 +66,4 @@ def test_the_same_run_has_the_same_figures_to_the_last_byte(tmp_path, figures, r
 def test_a_file_where_the_folder_should_be_is_refused(tmp_path, run, drawn):
     (tmp_path / "figures").write_text("")
     with pytest.raises(RunFolderError, match="is a file. Give a folder for the figures"):
-        write_figures(run, drawn, tmp_path / "figures")
+        write_figures(drawn, tmp_path / "figures")

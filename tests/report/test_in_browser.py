@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from uniot.report import write_report
+from uniot.runs import Run
 
 from report.looking import DIM, OPACITY, POINT, Looking  # isort: skip
 
@@ -34,7 +35,7 @@ def report(tmp_path_factory, made_model, made_run, saved_run) -> Path:
     model = made_model(classes=HOSTILE, oracle=True)
     names = [f"{HOSTILE[row % 3]} {row}" for row in range(len(model.target))]
     folder = saved_run(tmp_path_factory.mktemp("runs") / "run", made_run(model, pictures=True, names=names))
-    return write_report(folder).page
+    return write_report(Run.open(folder)).page
 
 
 def opened(page, report: Path) -> None:

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_limits
 
-from uniot.report.colours import distinct_colours
-from uniot.report.map import make_map
+from uniot.report.map import distinct_colours, make_map
 
 
 @pytest.fixture(scope="module")

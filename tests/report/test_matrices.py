@@ -5,15 +5,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from uniot.report.curves import class_mass, confidence_counts, detection, losses
-from uniot.report.matrices import make_matrices
+from uniot.report.values import class_mass, confidence_counts, detection, losses, make_matrices
 
 
 def test_the_transport_tells_what_is_known(made_model, made_run):
     model = made_model()
     features = model.target_features.astype(np.float64)
     cosines = features @ model.method.classes.weight.detach().double().numpy().T
-    plan = np.exp(cosines / model.rule.epsilon + model.rule.class_potential.numpy())
+    plan = np.exp(cosines / model.method.solved.get().epsilon + model.method.solved.get().class_potential.numpy())
     matrices = make_matrices(made_run(model))
     largest = np.argmax(plan[matrices.rows], axis=1)
     assert np.array_equal(matrices.classes[matrices.mass.argmax(axis=1)], largest)
@@ -58,7 +57,7 @@ def test_every_sample_is_in_the_histogram_on_its_side_of_one_half(made_model, ma
 def test_losses_are_means_over_steps_and_gaps_stay_gaps(made_model, made_run):
     model = made_model(oracle=True)
     model.history.rows *= 50
-    whole = next(curve for curve in losses(made_run(model)) if curve.name == "whole loss")
+    whole = next(curve for curve in losses(made_run(model)) if curve.name == "total loss")
     assert len(whole.values) == 300
     assert whole.values[:2] == pytest.approx([(3 + 1.5) / 2, (1 + 0.75) / 2])
     recall, specificity = detection(made_run(model))

@@ -19,8 +19,8 @@ import pytest
 
 from uniot.errors import DataError
 from uniot.report.map import make_map
-from uniot.report.packages import needed
 from uniot.report.page import render
+from uniot.report.values import ReportValues
 
 HOSTILE = [
     "<script>window.broken = 1</script>",
@@ -84,7 +84,7 @@ class Page(HTMLParser):
 
 
 def page_of(run) -> Page:
-    return Page(render(run, make_map(run)))
+    return Page(render(ReportValues.of(run)))
 
 
 @pytest.fixture(scope="module")
@@ -101,7 +101,7 @@ def plain(made_run) -> Page:
 
 def test_the_page_opens_with_the_sentence_and_the_counts(page):
     assert page.words.strip().startswith(
-        "Report of a run Of 25 pictures, 14 are labelled with 2 of your 3 classes; the other 11 are of about 2 new"
+        "Report of a run Method: UniOT Of 25 pictures, 14 are labelled with 2 of your 3 classes; the other 11 are of"
     )
     assert "14 known" in page.words
     assert "2 to 4 are plausible" in page.words
@@ -199,12 +199,12 @@ def test_absent_classes_are_listed(page):
 
 def test_honest_scores_and_those_of_an_oracle_stand_apart(page):
     scores = page.one("scores").text
-    honest, oracle = scores.split("With an oracle")
+    honest, oracle = scores.split("With knowledge of the true labels")
     assert re.search(r"H³-score, honest\s*70\.0\s*Harmonic mean", honest)
     assert "80.0" not in honest
     assert re.search(r"H³-score, oracle\s*80\.0", oracle)
     assert "NMI, honest" in honest
-    assert "nobody has them in use" in oracle
+    assert "nobody has this knowledge" in oracle
     assert "nmi_honest has no value" in oracle
 
 
@@ -214,7 +214,7 @@ def test_figures_have_their_data(page, plain):
         "map", "confidence", "similarity", "transport", "losses", "class-mass", "detection",
     }  # fmt: skip
     assert drawn <= {element.attributes.get("id") for element in page.elements}
-    assert "Recall: share of the common samples" in page.words
+    assert "Recall: fraction of the samples of your classes" in page.words
     assert "Recall: share" not in plain.words
 
 
@@ -283,14 +283,14 @@ def test_names_are_text_whatever_is_in_them(made_model, made_run, plain):
 
 def test_names_that_no_encoding_holds_have_a_page(made_model, made_run):
     model = made_model(classes=["a\udcff", "b", "猫\u2028\n🐈"])
-    html = render(made_run(model), make_map(made_run(model)))
+    html = render(ReportValues.of(made_run(model)))
     assert r"a\udcff" in Page(html.encode("utf-8").decode("utf-8")).words
 
 
 def test_thousands_of_classes_and_hundreds_of_groups_stay_bounded(made_model, made_run):
     names = [f"class {number}" for number in range(2500)]
     run = made_run(made_model(names, [1] * 1500 + [0] * 1000, [4] * 300, epsilon=1.0), pictures=True)
-    page = Page(render(run, make_map(run, most=200)))
+    page = Page(render(replace(ReportValues.of(run), map=make_map(run, most=200))))
     assert len(page.html) < 12e6
     assert "1,470 smaller classes without a gallery" in page.words
     assert "270 smaller groups without a gallery" in page.words
@@ -299,12 +299,13 @@ def test_thousands_of_classes_and_hundreds_of_groups_stay_bounded(made_model, ma
     assert "2,400 classes are left out" in page.words
 
 
-def test_a_missing_package_says_what_to_install(monkeypatch):
+def test_a_missing_package_says_what_to_install(monkeypatch, made_run):
     monkeypatch.setitem(__import__("sys").modules, "openTSNE", None)
     with pytest.raises(
-        DataError, match=r"drawn with openTSNE, which cannot be imported .*pip install 'uniot\[report\]'"
+        DataError,
+        match=r"drawing the map of the report needs openTSNE, which cannot be imported .*pip install 'uniot\[report\]'",
     ):
-        needed("openTSNE")
+        make_map(made_run())
 
 
 def luminance(colour: str) -> float:

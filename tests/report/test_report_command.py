@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from uniot.report import write_report
+from uniot.runs import Run
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +36,7 @@ def test_a_report_may_go_elsewhere_with_figures_and_leaves_the_run_alone(uniot, 
 
 
 def test_the_same_run_has_the_same_report_to_the_last_byte(run, tmp_path):
-    first, second = (write_report(run, tmp_path / name).page.read_bytes() for name in ("a.html", "b.html"))
+    first, second = (write_report(Run.open(run), tmp_path / name).page.read_bytes() for name in ("a.html", "b.html"))
     assert first == second
 
 

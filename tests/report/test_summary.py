@@ -5,9 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from uniot.discovery import NumberOfClasses
+from uniot.discovery.class_count import NumberOfClasses
+from uniot.methods.unincm.reliability import Reliability
 from uniot.report.summary import absent_classes, look_first, sentence, summarise, tiles, warnings
-from uniot.universal import Reliability
+
+TOO_FEW = "fit none of your classes well; they are too few or too scattered to say whether they form a new class."
 
 
 def said(run) -> str:
@@ -54,9 +56,13 @@ def test_the_run_is_told_in_a_sentence(made_model, made_run, model, words):
 @pytest.mark.parametrize(
     ("found", "n_unknown", "words"),
     [
-        ((9, 5, 0), 1, "the other 1 is of no class of yours and was not grouped."),
-        ((9, 5, 0), 2, "the other 2 are of no class of yours and were not grouped."),
-        ((0, 0, 0), 2, "None of the 2 samples is labelled with your 3 classes; they were not grouped."),
+        (
+            (9, 5, 0),
+            1,
+            "The other 1 fits none of your classes well; one alone does not show whether there is a new class.",
+        ),
+        ((9, 5, 0), 2, f"The other 2 {TOO_FEW}"),
+        ((0, 0, 0), 2, f"None of the 2 samples is labelled with your 3 classes. They {TOO_FEW}"),
     ],
 )
 def test_unknown_samples_that_were_not_grouped_are_told_as_such(made_model, made_run, found, n_unknown, words):

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from uniot.pictures import Pictures
-from uniot.report.thumbnails import data_uri, fitting_side, read_thumbnails, sheets
+from uniot.report.galleries import data_uri, fitting_side, read_thumbnails, sheets
+from uniot.runs.pictures import Pictures
 
 
 @pytest.fixture

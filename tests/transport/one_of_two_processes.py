@@ -10,7 +10,7 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
-from uniot.transport import unbalanced_potential
+from uniot.transport.unbalanced import unbalanced_potential
 
 
 def all_reduce(vector: torch.Tensor) -> torch.Tensor:

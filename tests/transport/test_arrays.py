@@ -8,16 +8,10 @@ import torch
 from threadpoolctl import threadpool_info
 
 from uniot.errors import DataError
-from uniot.transport import (
-    FeatureRows,
-    balanced_plan,
-    common_rows,
-    filled_potential,
-    unbalanced_plan,
-    unbalanced_potential,
-)
-from uniot.transport.arrays import as_tensor
-from uniot.transport.threads import one_thread
+from uniot.transport.filling import common_rows, filled_potential
+from uniot.transport.plan import balanced_plan
+from uniot.transport.rows import FeatureRows, as_tensor, one_thread
+from uniot.transport.unbalanced import unbalanced_plan, unbalanced_potential
 
 
 @pytest.fixture
@@ -69,7 +63,7 @@ def test_arrays_are_left_as_they_were(problem):
 
 def test_small_problem_of_an_array_is_solved_by_one_thread(problem, monkeypatch):
     used = []
-    monkeypatch.setattr("uniot.transport.balanced.check_finite", lambda *_: used.append(torch.get_num_threads()))
+    monkeypatch.setattr("uniot.transport.plan.check_finite", lambda *_: used.append(torch.get_num_threads()))
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     try:

@@ -12,7 +12,7 @@ from hypothesis.extra.numpy import arrays
 from torch import Tensor
 
 from uniot.errors import DataError, SettingsError
-from uniot.transport import balanced_plan
+from uniot.transport.plan import balanced_plan
 
 
 def swav_codes(similarity: Tensor, epsilon: float, iterations: int) -> Tensor:
@@ -97,7 +97,7 @@ def test_shift_of_a_row_or_a_column_changes_nothing_in_the_limit(similarity):
 @pytest.mark.parametrize("iterations", [1, 3, 20])
 def test_logarithms_give_what_the_plain_scalings_give(similarity, iterations, monkeypatch):
     plain = balanced_plan(similarity, iterations=iterations)
-    monkeypatch.setattr("uniot.transport.balanced._SAFE_SPREAD", 0.0)
+    monkeypatch.setattr("uniot.transport.plan._SAFE_SPREAD", 0.0)
     assert balanced_plan(similarity, iterations=iterations).numpy() == pytest.approx(plain.numpy(), rel=1e-10)
 
 

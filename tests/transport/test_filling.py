@@ -4,8 +4,15 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from uniot.transport import FilledRows, adaptive_filling, common_rows, filled_potential, unbalanced_potential
-from uniot.transport.filling import draw_rows, fake_private_similarity
+from uniot.transport.filling import (
+    FilledRows,
+    adaptive_filling,
+    common_rows,
+    draw_rows,
+    fake_private_similarity,
+    filled_potential,
+)
+from uniot.transport.unbalanced import unbalanced_potential
 
 GAMMA = 0.7
 

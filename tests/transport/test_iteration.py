@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 import torch
 
-from uniot.transport import unbalanced_potential
 from uniot.transport.iteration import iterate, newton_step, solve
 from uniot.transport.kernel import Kernel, Problem, Sweep
 from uniot.transport.rows import SimilarityRows
+from uniot.transport.unbalanced import unbalanced_potential
 
 
 @dataclass(frozen=True)

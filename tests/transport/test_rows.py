@@ -12,7 +12,9 @@ import pytest
 import torch
 
 from uniot.errors import DataError
-from uniot.transport import FeatureRows, UnbalancedPotential, unbalanced_potential
+from uniot.transport.plan import UnbalancedPotential
+from uniot.transport.rows import FeatureRows
+from uniot.transport.unbalanced import unbalanced_potential
 
 SCRIPT = Path(__file__).with_name("one_of_two_processes.py")
 

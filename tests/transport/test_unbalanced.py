@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from uniot.errors import DataError, NumericalWarning, SettingsError
-from uniot.transport import SimilarityRows, common_rows, unbalanced_plan, unbalanced_potential
+from uniot.transport.filling import common_rows
+from uniot.transport.rows import SimilarityRows
+from uniot.transport.unbalanced import unbalanced_plan, unbalanced_potential
 
 SIZES = [(1, 1), (2, 2), (5, 9), (36, 20), (120, 7), (400, 31)]
 

@@ -1,11 +1,9 @@
-"""Every method on every task with every seed, and tables of what came of it beside the paper's numbers."""
+"""Run methods on tasks with several seeds, and write tables of the results beside the paper's numbers."""
 
-from uniot.benchmark.reported import AVERAGE, PaperPart, PaperTables, paper_tables
-from uniot.benchmark.results import SCORES, Result, read_results, write_results
-from uniot.benchmark.score_grid import Cell
-from uniot.benchmark.significance import holm_corrected, sign_flip_p_value
+from uniot.benchmark.protocol import AVERAGE, PaperPart, PaperTables, paper_tables
+from uniot.benchmark.results import SCORES, Cell, Result, read_results, write_results
 from uniot.benchmark.table_formats import FORMATS, to_csv, to_html, to_latex, to_markdown, write_table
-from uniot.benchmark.tables import Comparison, Row, Table, make_table, make_tables
+from uniot.benchmark.tables import Comparison, Row, Table, holm_corrected, make_table, make_tables, sign_flip_p_value
 
 __all__ = [
     "AVERAGE",

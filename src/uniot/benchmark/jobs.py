@@ -1,71 +1,61 @@
-"""One job of a benchmark: a method, fitted once to one task with one seed, and scored after its last step.
+"""Plan the jobs of a benchmark: everything that decides a result.
 
-A job is a folder: `job.json` says all that decides it, `result.json` what came of it, or `error.txt` why nothing did.
+Every error in names, settings or splits is raised here, before the first job runs.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import random
-import time
-import traceback
-import warnings
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import torch
-from threadpoolctl import threadpool_limits
+from uniot.config import Settings
+from uniot.datasets.catalogue import ClassSplit
+from uniot.errors import DataError, SettingsError
+from uniot.io.files import write_text
+from uniot.io.text import listed, read_text
+from uniot.methods.registry import METHODS, method_info
 
-from uniot import __version__
-from uniot.benchmark.features import read_domain
-from uniot.benchmark.protocol import TargetDraw, TaskData, draw_target, task_data
-from uniot.benchmark.results import Result
-from uniot.data.published_set import ClassSplit
-from uniot.errors import DataError, UniotError, UniotWarning
-from uniot.estimator import UniOT
-from uniot.evaluation import Evaluation, best_threshold_h_score, common_accuracy, evaluate
-from uniot.methods import method_info
-from uniot.model import AdaptedModel
-from uniot.run_folder import write_text
-from uniot.settings import Settings
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+from uniot.benchmark.features import DomainFacts, find_domain, read_facts
+from uniot.benchmark.protocol import TargetDraw, TaskSet, check_split, folder_name
 
-LOG = "log.txt"
-"""What the process of a job printed, in the job's folder."""
-_RESULT, _ERROR = "result.json", "error.txt"
-
-# Part of every digest: results that were made under other rules are made again.
-_PROTOCOL = "uniot-benchmark-1"
-# What a result does not depend on: names for the tables, where the features lie, and, but for rounding, the threads.
+# Part of every digest: results of another version of the protocol are computed again.
+PROTOCOL = "uniot-benchmark-1"
+# Fields that do not decide the result: names for tables, the place of the features, and (up to rounding) the threads.
 _LEFT_OUT = frozenset({"backbone", "dataset", "features", "threads"})
-
 Value = bool | int | float | str
 
 
 @dataclass(frozen=True)
 class Job:
-    """Everything that decides a result.
+    """Describes everything that decides a result: a method, fitted once to one task with one seed.
 
     Attributes:
-        method: as `uniot methods` lists it.
+        method: name as `uniot methods` lists it.
         setting: name of the split.
         task: such as A2W.
-        seed: decides every random choice; 0, 1, ….
-        split: which classes are common, which private.
-        source: what the features call the domain.
-        target: what the features call the domain.
-        source_digest: of its embeddings and labels.
-        target_digest: of its embeddings and labels.
-        features: file or folder that holds both; it may be moved without changing the result.
-        backbone: what made them, for the tables.
-        settings: that differ from their defaults; the same for all methods but for hyper-parameters of one.
-        options: hyper-parameters of the method alone.
-        threads: that torch and NumPy may use.
-        draw: how many target samples of each class are drawn; None for all samples of the target's classes.
+        seed: random seed: 0, 1, ….
+        split: common and private classes.
+        source: name of the source domain in the features.
+        target: name of the target domain in the features.
+        source_digest: digest of its embeddings and labels.
+        target_digest: digest of its embeddings and labels.
+        features: file or folder with both domains; moving it does not change the result.
+        backbone: network that made the features, for the tables.
+        settings: settings that differ from their defaults.
+        options: hyper-parameters of the method.
+        threads: number of threads of torch and NumPy.
+        draw: number of target samples per class; None for all samples of the target's classes.
         dataset: name of the data set in a benchmark of several; empty otherwise.
+        oracle_selection: number of steps at which the model is scored with target labels, for a column of its own.
     """
 
     method: str
@@ -84,38 +74,41 @@ class Job:
     threads: int = 1
     draw: TargetDraw | None = None
     dataset: str = ""
+    oracle_selection: int = 0
 
     def __str__(self) -> str:
         of_set = f"{self.dataset}, " if self.dataset else ""
         return f"{of_set}{self.method}, {self.setting}, {self.task}, seed {self.seed}"
 
     def folder(self, out: Path) -> Path:
-        """Where it lies below the folder of a benchmark."""
+        """Return the job's folder below the folder of a benchmark."""
         return out / "jobs" / self.dataset / self.method / self.setting / self.task / str(self.seed)
 
     def full_settings(self) -> Settings:
-        """Every setting with its value; what is wrong with one is an error."""
+        """Return every setting with its value; raise SettingsError for a wrong one."""
         return Settings.checked(**self.settings, method=self.method, method_options=self.options, seed=self.seed)
 
     @property
     def digest(self) -> str:
-        """Changes with everything that decides the result, defaults of settings and of options included."""
+        """Return a SHA-256 digest of everything that decides the result, with the defaults of settings and options."""
         values = {name: value for name, value in asdict(self).items() if name not in _LEFT_OUT}
         settings = self.full_settings()
         values["settings"] = settings.model_dump(exclude=settings.outside_fingerprint)
         values["options"] = method_info(self.method).options.checked(**self.options).model_dump()
         if self.draw is None:
-            # Results that were made before targets could be drawn stay valid.
+            # Keeps the digest of results that were made before targets could be drawn.
             del values["draw"]
-        return hashlib.sha256(f"{_PROTOCOL} {json.dumps(values, sort_keys=True)}".encode()).hexdigest()
+        if not self.oracle_selection:
+            del values["oracle_selection"]
+        return hashlib.sha256(f"{PROTOCOL} {json.dumps(values, sort_keys=True)}".encode()).hexdigest()
 
     def write(self, folder: Path) -> None:
-        """Writes job.json."""
+        """Write job.json."""
         write_text(folder / "job.json", json.dumps(asdict(self), indent=1, ensure_ascii=False) + "\n")
 
     @classmethod
     def read(cls, folder: Path) -> Job:
-        """What `write` wrote."""
+        """Return the job of a folder, from its job.json."""
         try:
             values = json.loads((folder / "job.json").read_text(encoding="utf-8"))
             split = ClassSplit(**{name: tuple(part) for name, part in values.pop("split").items()})
@@ -125,166 +118,147 @@ class Job:
             return cls(split=split, draw=draw, **values)
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise DataError(
-                f"{folder / 'job.json'} is no job ({error}). Run `uniot benchmark` again, which writes it."
+                f"{folder / 'job.json'} cannot be read as a job ({error}). Run `uniot benchmark` again."
             ) from None
 
 
+# Set by the protocol: they differ between jobs, or would give a method knowledge of the target.
+_OF_THE_PROTOCOL = frozenset({"method", "method_options", "seed", "network", "n_private_classes", "private_prior"})
+# All methods must get the same batches.
+_SAME_FOR_ALL = frozenset({"steps", "batch_size", "input_norm"})
+
+
 @dataclass(frozen=True)
-class Outcome:
-    """What came of a job: the row of the tables, and every score with its notes."""
+class Options:
+    """Holds the settings that differ from their defaults.
 
-    result: Result
-    evaluation: Evaluation
-
-
-def run_job(job: Job) -> Outcome:
-    """Fits and scores. After the same job, on the same number of threads, every number is the same but the time."""
-    data = load_data(job)
-    with threadpool_limits(job.threads):
-        threads = torch.get_num_threads()
-        torch.set_num_threads(job.threads)
-        try:
-            began = time.perf_counter()
-            model = fit(job, data.source, data.source_labels, data.target)
-            seconds = time.perf_counter() - began
-            return _scored(job, model, data.oracle_target_labels, seconds)
-        finally:
-            torch.set_num_threads(threads)
-
-
-def load_data(job: Job) -> TaskData:
-    """The samples of the job's task; an error where they are not those that the job was made for."""
-    where = Path(job.features)
-    source, target = read_domain(where, job.source), read_domain(where, job.target)
-    if (source.digest, target.digest) != (job.source_digest, job.target_digest):
-        raise DataError(f"{where} has changed since the benchmark was begun. Run `uniot benchmark` again.")
-    data = task_data(source, target, job.split)
-    return data if job.draw is None else draw_target(data, job.draw)
-
-
-def fit(job: Job, source: np.ndarray, source_labels: np.ndarray, target: np.ndarray) -> AdaptedModel:
-    """Trains the job's method to its last step. Labels of the target have no way in."""
-    # A method draws from its own generators. One that does not would depend on what the process did before.
-    random.seed(job.seed)
-    np.random.seed(job.seed)  # noqa: NPY002 (what others draw from is this one)
-    torch.manual_seed(job.seed)
-    settings: dict[str, Any] = dict(job.settings)
-    estimator = UniOT(**settings, method=job.method, method_options=job.options, random_state=job.seed)
-    with warnings.catch_warnings():
-        # The result has a column for them.
-        warnings.simplefilter("ignore", UniotWarning)
-        return estimator.fit(source, source_labels, target).model_
-
-
-def _scored(job: Job, model: AdaptedModel, truth: np.ndarray, seconds: float) -> Outcome:
-    answers = model.target
-    nearest = model.classes[answers.nearest]
-    scores = evaluate(
-        truth,
-        model.labels(answers),
-        source_classes=model.classes,
-        known_score=model.target_shares,
-        nearest=nearest,
-        features=model.target_features,
-        groups=answers.group,
-    )
-    result = Result(
-        setting=job.setting,
-        backbone=job.backbone,
-        method=job.method,
-        task=job.task,
-        seed=job.seed,
-        steps=model.settings.steps or 0,
-        seconds=seconds,
-        h=scores.h_score,
-        h3_oracle=scores.h3_score_oracle,
-        h3_honest=scores.h3_score_honest,
-        nmi_oracle=scores.nmi_oracle,
-        common_accuracy=scores.common_accuracy,
-        unknown_recall=scores.unknown_recall,
-        auroc=scores.auroc,
-        oscr=scores.oscr,
-        n_groups=scores.n_groups,
-        n_private_true=scores.n_private_true,
-        # The method's own decisions are one of the candidates: rounding may leave one on the wrong side of a threshold.
-        h_oracle=max(
-            scores.h_score,
-            best_threshold_h_score(truth, nearest, model.target_shares, source_classes=model.classes),
-        ),
-        nothing_rejected=None
-        if scores.common_accuracy is None
-        else common_accuracy(truth, nearest, source_classes=model.classes),
-        true_accuracy=scores.overall_accuracy,
-        estimated_accuracy=None if model.reliability is None else model.reliability.accuracy,
-        # A method without an estimate warns of few samples alone.
-        warned=None
-        if model.reliability is None or model.reliability.accuracy is None
-        else bool(model.reliability.warnings),
-        dataset=job.dataset,
-    )
-    return Outcome(result, scores)
-
-
-def perform(folder: Path) -> bool:
-    """Runs the job of a folder and writes what came of it there; says whether it succeeded.
-
-    What goes wrong is written to error.txt, its first line a sentence for people, so that other jobs go on.
+    Attributes:
+        shared: settings for all methods.
+        of_method: settings and hyper-parameters by method.
     """
-    for outdated in (_RESULT, _ERROR):
-        (folder / outdated).unlink(missing_ok=True)
-    try:
-        job = Job.read(folder)
-        outcome = run_job(job)
-        about = {
-            "protocol": _PROTOCOL,
-            "digest": job.digest,
-            "version": __version__,
-            "threads": job.threads,
-            "result": asdict(outcome.result),
-            "evaluation": outcome.evaluation.to_dict(),
-        }
-        write_text(folder / _RESULT, json.dumps(about, indent=1, ensure_ascii=False) + "\n")
-    except Exception as error:
-        sentence = str(error) if isinstance(error, UniotError) else f"{type(error).__name__}: {error}"
-        write_failure(folder, sentence, traceback.format_exc())
-        return False
-    return True
+
+    shared: Mapping[str, Value] = field(default_factory=dict)
+    of_method: Mapping[str, Mapping[str, Value]] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, path: Path) -> Options:
+        """Return the options of a TOML file: values outside tables are for all methods, a table is for its method."""
+        try:
+            values: dict[str, Any] = tomllib.loads(read_text(path, "Write settings as TOML."))
+        except tomllib.TOMLDecodeError as error:
+            raise SettingsError(f"{path} is not valid TOML ({error}). Correct it.") from None
+        tables = {name: value for name, value in values.items() if isinstance(value, dict)}
+        unknown = [name for name in tables if name not in METHODS]
+        if unknown:
+            raise SettingsError(
+                f"{path} has a table [{unknown[0]}], which is not the name of a method. Methods are {listed(METHODS)}."
+            )
+        return cls({name: value for name, value in values.items() if name not in tables}, tables)
+
+    def of(self, method: str) -> tuple[dict[str, Value], dict[str, Value]]:
+        """Return the settings of a job and the options of its method."""
+        own = self.of_method.get(method, {})
+        _check_allowed(self.shared, _OF_THE_PROTOCOL, "the protocol sets it. Leave it out")
+        _check_allowed(own, _OF_THE_PROTOCOL, "the protocol sets it. Leave it out")
+        _check_allowed(own, _SAME_FOR_ALL, "it is the same for all methods. Give it outside the tables")
+        known = {*Settings.model_fields, *method_info(method).options.model_fields}
+        for name in self.shared:
+            if name not in known and not any(name in info.options.model_fields for info in METHODS.values()):
+                raise SettingsError(f"there is no setting called {name!r}, and no method has such a hyper-parameter.")
+        given = {name: value for name, value in self.shared.items() if name in known} | dict(own)
+        settings = {name: value for name, value in given.items() if name in Settings.model_fields}
+        return settings, {name: value for name, value in given.items() if name not in settings}
 
 
-def told(folder: Path) -> bool:
-    """Whether the folder says what came of its job, good or bad."""
-    return any((folder / name).exists() for name in (_RESULT, _ERROR))
+def plan_jobs(
+    tasks: TaskSet,
+    features: Path,
+    splits: Mapping[str, ClassSplit],
+    *,
+    methods: Sequence[str],
+    task_names: Sequence[str] = (),
+    n_seeds: int = 3,
+    backbone: str,
+    options: Options | None = None,
+    threads: int = 1,
+    incomplete: bool = False,
+    oracle_selection: int = 0,
+) -> list[Job]:
+    """Return a job for every seed, setting, task and method.
+
+    Seeds come first: a benchmark that is stopped early has compared all methods on the same tasks.
+
+    Args:
+        tasks: domains and tasks.
+        features: file or folder with the embeddings of the domains.
+        splits: splits by name of the setting.
+        methods: names as `uniot methods` lists them.
+        task_names: tasks to run; all if empty.
+        n_seeds: number of seeds: 0, 1, …, `n_seeds` - 1.
+        backbone: network that made the features, for the tables.
+        options: settings that differ from their defaults.
+        threads: number of threads per job.
+        incomplete: whether the data may lack classes of a split.
+        oracle_selection: number of steps at which the model is scored with target labels; the largest score has a
+            column of its own and enters no table.
+
+    Returns:
+        The jobs, in the order in which they are run.
+    """
+    if n_seeds < 1:
+        raise SettingsError(f"the number of seeds is {n_seeds}. Give one or more.")
+    chosen = check_methods(methods, options or Options())
+    pairs = {folder_name(task, "a task"): tasks.pair(task) for task in task_names or tasks.tasks}
+    domains = _domains(tasks, features, {letter for pair in pairs.values() for letter in pair})
+    if not incomplete:
+        for split in splits.values():
+            for source, target in pairs.values():
+                check_split(split, {*domains[source].classes, *domains[target].classes})
+    return [
+        Job(
+            method=method,
+            setting=setting,
+            task=task,
+            seed=seed,
+            split=split,
+            source=domains[source].name,
+            target=domains[target].name,
+            source_digest=domains[source].digest,
+            target_digest=domains[target].digest,
+            features=str(features.absolute()),
+            backbone=backbone,
+            settings=settings,
+            options=own,
+            threads=threads,
+            oracle_selection=oracle_selection,
+        )
+        for seed in range(n_seeds)
+        for setting, split in splits.items()
+        for task, (source, target) in pairs.items()
+        for method, (settings, own) in chosen.items()
+    ]
 
 
-def clear(folder: Path) -> None:
-    """Removes what an earlier try of the job left."""
-    for name in (_RESULT, _ERROR, LOG):
-        (folder / name).unlink(missing_ok=True)
+def check_methods(methods: Sequence[str], options: Options) -> dict[str, tuple[dict[str, Value], dict[str, Value]]]:
+    """Return settings and options of each method; raise SettingsError for a wrong name or value."""
+    if not methods:
+        raise SettingsError(f"no method is named. Choose from {listed(METHODS)}.")
+    chosen = {}
+    for method in methods:
+        info = method_info(method)
+        settings, own = options.of(method)
+        Settings.checked(**settings)
+        info.options.checked(**own)
+        chosen[method] = settings, own
+    return chosen
 
 
-def finished(job: Job, folder: Path) -> Result | None:
-    """What the job came to, where its folder holds just that."""
-    try:
-        about = json.loads((folder / _RESULT).read_text(encoding="utf-8"))
-        if about["digest"] != job.digest:
-            return None
-        # A result that was written before it had this score has it among all scores.
-        values = {"nmi_oracle": about["evaluation"]["nmi_oracle"], **about["result"]}
-        return replace(Result(**values), backbone=job.backbone, dataset=job.dataset)
-    except (OSError, ValueError, KeyError, TypeError):
-        # Absent, damaged, or of another version: the job is run again.
-        return None
+def _domains(tasks: TaskSet, features: Path, letters: set[str]) -> dict[str, DomainFacts]:
+    names = {letter: find_domain(features, tasks.domains[letter], letter) for letter in sorted(letters)}
+    return dict(zip(names, read_facts(features, names.values()), strict=True))
 
 
-def write_failure(folder: Path, sentence: str, details: str = "") -> None:
-    """Writes error.txt."""
-    one_line = " ".join(sentence.split()) or "it failed without a word"
-    write_text(folder / _ERROR, f"{one_line}\n\n{details}".rstrip() + "\n")
-
-
-def read_failure(folder: Path) -> str | None:
-    """The sentence of error.txt; None where there is none."""
-    try:
-        return (folder / _ERROR).read_text(encoding="utf-8").partition("\n")[0]
-    except FileNotFoundError:
-        return None
+def _check_allowed(values: Mapping[str, Value], forbidden: frozenset[str], why: str) -> None:
+    for name in values:
+        if name in forbidden:
+            raise SettingsError(f"{name} cannot be chosen here: {why}.")

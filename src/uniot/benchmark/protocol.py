@@ -1,4 +1,4 @@
-"""What is compared on what: the split of the classes, the tasks between domains, and the samples of a task."""
+"""Define tasks between domains, the split of the classes, and the numbers that the paper reports."""
 
 from __future__ import annotations
 
@@ -9,34 +9,31 @@ from itertools import permutations
 from pathlib import Path
 from typing import Any, get_args
 
-import numpy as np
-
-from uniot.benchmark.features import DomainFeatures
-from uniot.data.benchmark_sets import benchmark_set
-from uniot.data.published_set import BenchmarkSet, ClassSplit, Setting
-from uniot.data.text import read_text
-from uniot.data.unpacked_set import plain
+from uniot.datasets.catalogue import BenchmarkSet, ClassSplit, Setting, benchmark_set
+from uniot.datasets.unpacked import plain
 from uniot.errors import DataError
-from uniot.words import listed
+from uniot.io.text import listed, read_text
 
 if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib
+from functools import cache
+from importlib.resources import files
 
 _SPLIT_KEYS = ("common", "source_private", "target_private")
 
 
 @dataclass(frozen=True)
 class TaskSet:
-    """The domains and tasks of a published set, or of one's own.
+    """Lists the domains and tasks of a published data set, or of a user's data set.
 
     Attributes:
-        name: what commands and tables of results call the set.
-        title: what people call it.
-        domains: from what a task calls a domain, such as the A of A2W, to its full name.
-        tasks: source and target, such as A2W, in the order of the tables.
-        published: as it was published, where it was.
+        name: name in commands and result files.
+        title: name in tables.
+        domains: full name of each domain by its name in tasks, such as the A of A2W.
+        tasks: names of the tasks, such as A2W, in the order of the tables.
+        published: the published data set; None for a user's data set.
     """
 
     name: str
@@ -47,14 +44,14 @@ class TaskSet:
 
     @classmethod
     def of_published(cls, name: str) -> TaskSet:
-        """A set that comes with splits, by its name."""
+        """Return the tasks of a published data set by its name."""
         known = benchmark_set(name)
         domains = {domain.letter: domain.folder for domain in known.domains}
         return cls(known.name, known.title, domains, known.tasks, known)
 
     @classmethod
     def of_domains(cls, name: str, domains: Iterable[str]) -> TaskSet:
-        """A set of one's own: each domain is called by its name, and there is a task for every pair."""
+        """Return the tasks of a user's data set: one per ordered pair of domains."""
         names = {domain: domain for domain in domains}
         if len(names) < 2:
             raise DataError(
@@ -64,18 +61,18 @@ class TaskSet:
         return cls(name, name, names, tuple(f"{source}2{target}" for source, target in permutations(names, 2)))
 
     def pair(self, task: str) -> tuple[str, str]:
-        """Source and target of a task, as tasks call them."""
+        """Return source and target of a task, by the letters or names that tasks use."""
         if task not in self.tasks:
             raise DataError(f"{self.title} has no task {task!r}. Take one of: {listed(self.tasks)}.")
         # A domain may have a 2 in its name.
         return next(pair for pair in permutations(self.domains, 2) if "2".join(pair) == task)
 
     def splits(self, settings: Sequence[str]) -> dict[str, ClassSplit]:
-        """The published splits by name; all that the set has where none is asked for."""
+        """Return the published splits by name; all of them if `settings` is empty."""
         if self.published is None:
             raise DataError(
-                f"{self.title} is no published set, so its classes have no published split. Give one with --split "
-                "FILE, or with --common, --source-private and --target-private."
+                f"{self.title} is not a published data set and has no published split. Give one with "
+                "--split FILE, or with --common, --source-private and --target-private."
             )
         names: dict[str, Setting] = {name: name for name in get_args(Setting)}
         for setting in settings:
@@ -86,7 +83,7 @@ class TaskSet:
 
 
 def custom_split(common: Sequence[str], source_private: Sequence[str], target_private: Sequence[str]) -> ClassSplit:
-    """A split of one's own, checked: no class twice, and something to learn from and to adapt to."""
+    """Return a split; raise DataError if a class is in it twice or a domain has too few classes."""
     parts = (common, source_private, target_private)
     seen: set[str] = set()
     for name in (name for part in parts for name in part):
@@ -104,9 +101,9 @@ def custom_split(common: Sequence[str], source_private: Sequence[str], target_pr
 
 
 def read_split(path: Path) -> tuple[str, ClassSplit]:
-    """A split from a TOML file with the lists common, source_private and target_private; and its name.
+    """Return the name and the split of a TOML file with three lists of class names.
 
-    The name is what the file says (`name = "…"`), or what the file is called.
+    The name is the entry `name = "…"`, or else the name of the file.
     """
     advice = 'Write three lists of class names: common = ["mug", "pen"], source_private and target_private.'
     try:
@@ -114,9 +111,9 @@ def read_split(path: Path) -> tuple[str, ClassSplit]:
     except tomllib.TOMLDecodeError as error:
         raise DataError(f"{path} is not valid TOML ({error}). {advice}") from None
     name = values.pop("name", path.stem)
-    strange = [key for key in values if key not in _SPLIT_KEYS]
-    if strange:
-        raise DataError(f"{path} has {listed(strange)}, which no split has. {advice}")
+    unexpected = [key for key in values if key not in _SPLIT_KEYS]
+    if unexpected:
+        raise DataError(f"{path} has the unexpected keys {listed(unexpected)}. {advice}")
     for key, names in values.items():
         if not isinstance(names, list) or not all(isinstance(one, str) for one in names):
             raise DataError(f"{key} in {path} is {names!r}. {advice}")
@@ -124,49 +121,19 @@ def read_split(path: Path) -> tuple[str, ClassSplit]:
 
 
 def folder_name(name: object, what: str) -> str:
-    """A name that is also a folder's, or an error."""
+    """Return the name if it can also be the name of a folder; raise DataError otherwise."""
     if not isinstance(name, str) or not name.strip() or name.startswith(".") or set(name) & set('/\\:*?"<>|\0\n'):
-        raise DataError(f"{what} is {name!r}, and a folder is called by it. Use letters, digits, - and _.")
+        raise DataError(f"{what} is {name!r}, which cannot be the name of a folder. Use letters, digits, - and _.")
     return name
-
-
-@dataclass(frozen=True, eq=False)
-class TaskData:
-    """The samples of a task, reduced to the classes of its split; labels are the split's names.
-
-    Attributes:
-        source: (n, d).
-        source_labels: (n,).
-        target: (m, d).
-        oracle_target_labels: (m,); for the scores alone.
-    """
-
-    source: np.ndarray
-    source_labels: np.ndarray
-    target: np.ndarray
-    oracle_target_labels: np.ndarray
-
-
-def task_data(source: DomainFeatures, target: DomainFeatures, split: ClassSplit) -> TaskData:
-    """The samples of both domains whose class the split gives to them.
-
-    Case and punctuation of class names do not count, as long as the split does not tell classes apart by them.
-    """
-    of_source = _of_classes(source, split.source)
-    of_target = _of_classes(target, split.target)
-    for name, found in (("source", of_source), ("target", of_target)):
-        if not len(found[0]):
-            raise DataError(f"the {name} has no sample of the classes that the split gives to it. Compare the split.")
-    return TaskData(*of_source, *of_target)
 
 
 @dataclass(frozen=True)
 class TargetDraw:
-    """How the samples of a target are drawn from its domain.
+    """Gives the number of target samples per class, and the seed of their choice.
 
     Attributes:
         counts: class and number of samples of each class that the target has, sorted by class.
-        seed: of the choice of samples within each class.
+        seed: random seed of the choice of samples within each class.
     """
 
     counts: tuple[tuple[str, int], ...]
@@ -174,34 +141,18 @@ class TargetDraw:
 
     @property
     def n_samples(self) -> int:
-        """Number of target samples."""
+        """Return the number of target samples."""
         return sum(count for _, count in self.counts)
 
 
-def draw_target(data: TaskData, draw: TargetDraw) -> TaskData:
-    """Return the task with as many target samples of each class as the draw has, in the order of the domain.
-
-    The first `count` samples of a random permutation of each class are taken, so that draws with the same seed and
-    classes are nested.
-    """
-    rng = np.random.default_rng(draw.seed)
-    chosen = []
-    for name, count in draw.counts:
-        rows = np.flatnonzero(data.oracle_target_labels == name)
-        if len(rows) < count:
-            raise DataError(
-                f"the target has {len(rows)} samples of class {name!r}, and {count} are to be drawn. Give the features "
-                "that the scenario was made for."
-            )
-        chosen.append(rng.permutation(rows)[:count])
-    kept = np.sort(np.concatenate(chosen)) if chosen else np.zeros(0, dtype=np.intp)
-    return TaskData(data.source, data.source_labels, data.target[kept], data.oracle_target_labels[kept])
-
-
 def check_split(split: ClassSplit, classes: set[str]) -> None:
-    """Refuses a split with a class that the data do not have; `classes` are those of both domains.
+    """Raise DataError if the split has a class that is in neither domain.
 
-    One domain may lack a class: of DomainNet's paintings none is a t-shirt.
+    A single domain may lack a class: no painting of DomainNet is a t-shirt.
+
+    Args:
+        split: common and private classes.
+        classes: class names of both domains.
     """
     known = set(map(plain, classes))
     missing = [name for name in (*split.source, *split.target_private) if plain(name) not in known]
@@ -212,10 +163,90 @@ def check_split(split: ClassSplit, classes: set[str]) -> None:
         )
 
 
-def _of_classes(domain: DomainFeatures, names: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-    published = {plain(name): name for name in names} | {name: name for name in names}
-    classes, index = np.unique(domain.labels, return_inverse=True)
-    called = [published.get(name, published.get(plain(name), "")) for name in classes.tolist()]
-    labels = np.array(called, dtype=str)[index]
-    chosen = labels != ""
-    return domain.x[chosen], labels[chosen]
+AVERAGE = "average"
+"""Name of the column with the mean over all tasks."""
+
+
+@dataclass(frozen=True)
+class PaperPart:
+    """Holds one score on one data set from a table of the paper.
+
+    Attributes:
+        table: number of the table, such as "1" or "S2".
+        dataset: name as in `uniot.datasets.catalogue`.
+        score: "h" or "h3_oracle".
+        columns: tasks, and `AVERAGE` if the table has it.
+        rows: numbers per column by method, in per cent.
+        deviations: standard deviations per column by method; empty if the table has none.
+    """
+
+    table: str
+    dataset: str
+    score: str
+    columns: tuple[str, ...]
+    rows: Mapping[str, tuple[float, ...]]
+    deviations: Mapping[str, tuple[float, ...]]
+
+
+@dataclass(frozen=True)
+class PaperTables:
+    """Holds Tables 1 to 4 and S1 to S3 of the paper.
+
+    Attributes:
+        setting: setting of all numbers, as in `uniot.datasets.catalogue`.
+        backbone: backbone of all numbers.
+        steps: training steps of the paper's method.
+        labels: titles of the methods in the tables.
+        parts: parts in the order of the paper; if two report the same number, the first one counts.
+    """
+
+    setting: str
+    backbone: str
+    steps: int
+    labels: Mapping[str, str]
+    parts: tuple[PaperPart, ...]
+
+    def reported(self, dataset: str, method: str, task: str, score: str) -> float | None:
+        """Return a number of the tables in per cent, or None if they do not have it.
+
+        Args:
+            dataset: such as "office31".
+            method: such as "uniot"; "source-only" is the row that the tables call ResNet.
+            task: such as "A2W", or `AVERAGE`.
+            score: "h", or "h3_oracle", which the paper calls H³; it reports no other.
+        """
+        return self._find("rows", dataset, method, task, score)
+
+    def reported_deviation(self, dataset: str, method: str, task: str, score: str) -> float | None:
+        """Return the standard deviation over three runs of a reported number, or None if the tables do not have it."""
+        return self._find("deviations", dataset, method, task, score)
+
+    def _find(self, kind: str, dataset: str, method: str, task: str, score: str) -> float | None:
+        for part in self.parts:
+            numbers: Mapping[str, tuple[float, ...]] = getattr(part, kind)
+            if (part.dataset, part.score) == (dataset, score) and method in numbers and task in part.columns:
+                return numbers[method][part.columns.index(task)]
+        return None
+
+
+@cache
+def paper_tables() -> PaperTables:
+    """Return the tables of the paper, which come with the install."""
+    text = files("uniot.benchmark").joinpath("paper_tables.toml").read_text(encoding="utf-8")
+    content = tomllib.loads(text)
+    return PaperTables(labels=content["labels"], parts=tuple(map(_part, content["parts"])), **content["protocol"])
+
+
+def _part(content: Mapping[str, Any]) -> PaperPart:
+    return PaperPart(
+        table=content["table"],
+        dataset=content["dataset"],
+        score=content["score"],
+        columns=tuple(content["columns"]),
+        rows=_rows(content["rows"]),
+        deviations=_rows(content.get("deviations", {})),
+    )
+
+
+def _rows(content: Mapping[str, list[float]]) -> dict[str, tuple[float, ...]]:
+    return {method: tuple(map(float, numbers)) for method, numbers in content.items()}

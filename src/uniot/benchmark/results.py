@@ -1,16 +1,22 @@
-"""What a benchmark finds: one line for each job, kept as CSV."""
+"""Read and write the results of jobs as CSV, one row per job, and average them over seeds and tasks."""
 
 from __future__ import annotations
 
 import csv
 import io
 import math
-from collections.abc import Callable, Iterable, Mapping
+import statistics
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from uniot.benchmark.protocol import AVERAGE, paper_tables
 from uniot.errors import DataError
-from uniot.run_folder import write_text
+from uniot.io.files import write_text
+
+if TYPE_CHECKING:
+    from uniot.datasets.catalogue import BenchmarkSet
 
 SCORES: Mapping[str, str] = {
     "h": "H-score",
@@ -22,41 +28,41 @@ SCORES: Mapping[str, str] = {
     "auroc": "AUROC",
     "oscr": "OSCR",
 }
-"""Scores of a result: name of the field to what tables call it."""
-# Shares between 0 and 1 that have no table of their own.
-_FURTHER = ("h_oracle", "nothing_rejected", "true_accuracy", "estimated_accuracy")
+"""Titles of the scores in tables, by their names in `Result`."""
+# Fractions from 0 to 1 that have no table of their own.
+_FURTHER = ("h_oracle", "nothing_rejected", "true_accuracy", "estimated_accuracy", "h_oracle_selection")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """One job: a method on a task with a seed. A list of them is of one data set, unless `dataset` is given.
+    """Result of one job: a method on a task with a seed.
 
     Attributes:
-        method: as `uniot methods` lists it.
+        method: name as `uniot methods` lists it.
         task: such as "A2W".
-        seed: of every random choice.
-        setting: which classes are common and private, such as "open-partial".
-        backbone: what made the features, and whether it was trained.
-        steps: of the training.
-        seconds: that the job took.
-        h: H-score. This and the other scores are shares between 0 and 1, as `uniot.evaluation` gives them, and None
-            where they have no value.
-        h3_oracle: H³-score as the paper has it: told which rows are private, and how many classes they have.
+        seed: random seed.
+        setting: name of the class split, such as "open-partial".
+        backbone: network that made the features, and whether it was trained.
+        steps: training steps.
+        seconds: duration of the fit.
+        h: H-score. This and the other scores are fractions from 0 to 1, as in `uniot.metrics`; None if undefined.
+        h3_oracle: H³-score as in the paper, which uses the true private samples and their number of classes.
         h3_honest: H³-score of the groups that were found.
-        nmi_oracle: third part of `h3_oracle`: NMI of the private rows, grouped into as many as they have classes.
-        common_accuracy: share of right rows in common classes.
-        unknown_recall: share of the private rows that were called unknown.
-        auroc: of the confidence, common against private.
-        oscr: area under the open-set classification rate.
-        n_groups: groups found among the rows called unknown.
-        n_private_true: private classes that have a sample in the target.
-        h_oracle: the largest H-score of all thresholds on the same confidence, with the same nearest classes.
-        nothing_rejected: accuracy on common classes if no sample is called unknown.
-        true_accuracy: share of all samples that are right, private ones if they are called unknown.
-        estimated_accuracy: what the model itself expects `true_accuracy` to be, without labels.
-        warned: whether the model warned that its answers are unreliable; None if it cannot tell.
-        dataset: which data set, in a benchmark of several; empty otherwise.
-        failure: why the job gave no answer; empty where it did. A job that failed has no scores.
+        nmi_oracle: third part of `h3_oracle`: NMI of the private samples, grouped into the true number of classes.
+        common_accuracy: accuracy on common classes.
+        unknown_recall: fraction of the private samples that were rejected.
+        auroc: area under the ROC curve of the confidence, common against private.
+        oscr: area under the open-set classification rate curve.
+        n_groups: number of groups found among the rejected samples.
+        n_private_true: number of private classes that have a sample in the target.
+        h_oracle: largest H-score of all thresholds on the same confidence, with the same nearest classes.
+        nothing_rejected: accuracy on common classes if no sample is rejected.
+        true_accuracy: accuracy over all samples; "unknown" is right for private ones.
+        estimated_accuracy: the model's own estimate of `true_accuracy`, without labels.
+        warned: whether the model warned of unreliable predictions; None if the method has no estimate.
+        h_oracle_selection: largest H-score of the models at `--oracle-selection` steps; a choice by target labels.
+        dataset: name of the data set in a benchmark of several; empty otherwise.
+        failure: why the job failed; empty if it succeeded. A failed job has no scores.
     """
 
     method: str
@@ -81,6 +87,7 @@ class Result:
     true_accuracy: float | None = None
     estimated_accuracy: float | None = None
     warned: bool | None = None
+    h_oracle_selection: float | None = None
     dataset: str = ""
     failure: str = ""
 
@@ -94,23 +101,21 @@ class Result:
         scores = {name: value for name in (*SCORES, *_FURTHER) if (value := getattr(self, name)) is not None}
         for name, value in scores.items():
             if not 0 <= value <= 1:
-                raise DataError(
-                    f"{self.job} has {value} as {name}. Give a share between 0 and 1, or None for no value."
-                )
+                raise DataError(f"{self.job} has {value} as {name}. Give a fraction from 0 to 1, or None.")
         failed = bool(self.failure.strip())
         if failed and scores:
             raise DataError(f"{self.job} failed ({self.failure}) and has scores. Leave out one or the other.")
         if not failed and self.h is None:
-            raise DataError(f"{self.job} has no h, and no failure that says why. Give one or the other.")
+            raise DataError(f"{self.job} has no h, and no reason of a failure. Give one of them.")
 
     @property
     def job(self) -> str:
-        """What was run, in words."""
+        """Return a description of the job for error messages."""
         of_set = f" of {self.dataset}" if self.dataset else ""
         return f"{self.method} on {self.task}{of_set} ({self.setting}, {self.backbone}) with seed {self.seed}"
 
     def score(self, name: str) -> float | None:
-        """A score by its name, which is one of `SCORES`."""
+        """Return a score by its name in `SCORES`."""
         if name not in SCORES:
             raise DataError(f"there is no score called {name!r}. Take one of: {', '.join(SCORES)}.")
         value: float | None = getattr(self, name)
@@ -118,10 +123,9 @@ class Result:
 
 
 def write_results(path: Path, results: Iterable[Result]) -> None:
-    """Writes results as CSV, whole or not at all.
+    """Write results as CSV, whole or not at all.
 
-    Every job is one line, so that white space of a failure becomes blanks; a value that a job does not have is an empty
-    cell.
+    Every job is one line: line breaks in the reason of a failure become spaces. A missing value is an empty cell.
     """
     text = io.StringIO()
     writer = csv.DictWriter(text, _COLUMNS, lineterminator="\n")
@@ -131,7 +135,7 @@ def write_results(path: Path, results: Iterable[Result]) -> None:
 
 
 def read_results(path: Path) -> list[Result]:
-    """Reads what `write_results` wrote, now or before a column was added; columns of other names are left alone."""
+    """Return the results of a CSV file; columns that were added later may be missing, unknown ones are ignored."""
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             lines = csv.DictReader(file, strict=True)
@@ -151,7 +155,7 @@ def read_results(path: Path) -> list[Result]:
 def _result(line: Mapping[str, str | None], place: str) -> Result:
     # A short line has None in its last columns, which is not an empty cell.
     if None in line.values() or None in line:
-        raise DataError(f"{place} has not as many cells as there are columns. Make the file again.")
+        raise DataError(f"{place} does not have one cell per column. Write the file again with `uniot benchmark`.")
     values = {name: _value(name, line.get(name) or "", place) for name in _COLUMNS}
     try:
         return Result(**values)  # type: ignore[arg-type] # each was read as what its field holds
@@ -177,7 +181,7 @@ def _value(name: str, text: str, place: str) -> str | int | float | None:
 
 
 _COLUMNS = tuple(field.name for field in fields(Result))
-# Files that were written before these columns were there are read as if the cells were empty.
+# Columns that were added later; older files are read with empty cells.
 _ADDED = frozenset({"nmi_oracle", "n_private_true", "warned", "dataset", *_FURTHER})
 # How each column is read, and whether an empty cell is None; all others are scores.
 _KINDS: Mapping[str, tuple[Callable[[str], str | int | float], bool]] = {
@@ -187,3 +191,110 @@ _KINDS: Mapping[str, tuple[Callable[[str], str | int | float], bool]] = {
     **dict.fromkeys(("n_groups", "n_private_true"), (int, True)),
     "warned": (_flag, True),
 }
+
+
+@dataclass(frozen=True)
+class Cell:
+    """Holds the scores of a method on one task, or on all tasks, in per cent.
+
+    Attributes:
+        mean: mean over the seeds that have a score; None if none has.
+        deviation: standard deviation over the seeds; None for fewer than two.
+        n_seeds: number of seeds that have a score; for the mean over tasks, the smallest number of all tasks.
+        n_failed: number of failed jobs.
+        reported: the paper's number.
+        is_best: whether no other method has a larger mean, to the decimals shown; False if a job failed.
+    """
+
+    mean: float | None = None
+    deviation: float | None = None
+    n_seeds: int = 0
+    n_failed: int = 0
+    reported: float | None = None
+    is_best: bool = False
+
+    @property
+    def mean_text(self) -> str:
+        """Return the mean as tables show it: "–" if there is none, "failed" if all jobs failed."""
+        if self.mean is None:
+            return "failed" if self.n_failed else "–"
+        return f"{self.mean:.2f}"
+
+
+class ScoreGrid:
+    """Groups one score by method, task and seed.
+
+    Args:
+        results: at most one per method, task and seed.
+        score: name of the score.
+        tasks: columns of the table.
+        beside: data set whose reported numbers are shown beside the results; None for none.
+    """
+
+    def __init__(
+        self, results: Sequence[Result], score: str, tasks: Sequence[str], beside: BenchmarkSet | None
+    ) -> None:
+        self._score, self._tasks, self._beside = score, tasks, beside
+        self._scores: dict[tuple[str, str], dict[int, float]] = {}
+        self._failed: dict[tuple[str, str], int] = {}
+        for result in results:
+            place, value = (result.method, result.task), result.score(score)
+            if value is not None:
+                self._scores.setdefault(place, {})[result.seed] = 100 * value
+            elif result.failure:
+                self._failed[place] = self._failed.get(place, 0) + 1
+
+    def cells(self, method: str) -> tuple[Cell, ...]:
+        """Return a cell per task, and one for the mean over tasks if there are several."""
+        cells = [self._cell(method, task) for task in self._tasks]
+        return (*cells, self._average(method, cells)) if len(cells) > 1 else tuple(cells)
+
+    def pairs(self, method: str, other: str) -> list[tuple[float, float]]:
+        """Return the scores of two methods for each task and seed that both have."""
+        found: list[tuple[float, float]] = []
+        for task in self._tasks:
+            one, two = self._of(method, task), self._of(other, task)
+            # A method that ignores the seed repeats its scores, which is no further evidence.
+            found += dict.fromkeys((one[seed], two[seed]) for seed in sorted(one.keys() & two.keys()))
+        return found
+
+    def _of(self, method: str, task: str) -> Mapping[int, float]:
+        return self._scores.get((method, task), {})
+
+    def _cell(self, method: str, task: str) -> Cell:
+        scores = list(self._of(method, task).values())
+        return Cell(
+            mean=statistics.fmean(scores) if scores else None,
+            deviation=_deviation(scores),
+            n_seeds=len(scores),
+            n_failed=self._failed.get((method, task), 0),
+            reported=self._reported(method, task),
+        )
+
+    def _average(self, method: str, cells: Sequence[Cell]) -> Cell:
+        # The paper's mean is over all tasks; it cannot be compared with the mean over some of them.
+        whole = self._beside is not None and set(self._tasks) == set(self._beside.tasks)
+        reported = self._reported(method, AVERAGE) if whole else None
+        means = [cell.mean for cell in cells if cell.mean is not None]
+        if len(means) < len(cells):
+            return Cell(n_failed=sum(cell.n_failed for cell in cells if cell.mean is None), reported=reported)
+        of_tasks = [self._of(method, task) for task in self._tasks]
+        seeds = of_tasks[0].keys()
+        same_seeds = all(scores.keys() == seeds for scores in of_tasks)
+        by_seed = [statistics.fmean(scores[seed] for scores in of_tasks) for seed in seeds] if same_seeds else []
+        return Cell(
+            mean=statistics.fmean(means),
+            deviation=_deviation(by_seed),
+            n_seeds=min(map(len, of_tasks)),
+            n_failed=sum(cell.n_failed for cell in cells),
+            reported=reported,
+        )
+
+    def _reported(self, method: str, task: str) -> float | None:
+        if self._beside is None:
+            return None
+        return paper_tables().reported(self._beside.name, method, task, self._score)
+
+
+def _deviation(values: Sequence[float]) -> float | None:
+    return statistics.stdev(values) if len(values) > 1 else None

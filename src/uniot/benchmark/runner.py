@@ -1,18 +1,105 @@
-"""Runs the jobs of a benchmark, those that are not finished, and collects what came of all."""
+"""Run the jobs of a benchmark that are not finished, and collect their results."""
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from uniot.benchmark.jobs import LOG, Job, clear, finished, read_failure, write_failure
-from uniot.benchmark.launching import Launcher, Started
 from uniot.benchmark.results import Result, write_results
-from uniot.run_folder import only_one_writer
+from uniot.io.files import only_one_writer, write_text
+
+if TYPE_CHECKING:
+    from uniot.benchmark.jobs import Job
+
+LOG = "log.txt"
+"""Name of the file with the output of a job's process, in the job's folder."""
+_RESULT, _ERROR = "result.json", "error.txt"
+
+
+def has_outcome(folder: Path) -> bool:
+    """Return whether the job of a folder has finished or failed."""
+    return any((folder / name).exists() for name in (_RESULT, _ERROR))
+
+
+def clear(folder: Path) -> None:
+    """Remove the files of an earlier attempt from a job's folder."""
+    for name in (_RESULT, _ERROR, LOG):
+        (folder / name).unlink(missing_ok=True)
+
+
+def finished(job: Job, folder: Path) -> Result | None:
+    """Return the result in a job's folder, or None if there is none or it is of another job."""
+    try:
+        about = json.loads((folder / _RESULT).read_text(encoding="utf-8"))
+        if about["digest"] != job.digest:
+            return None
+        # Older results have this score only among the scores of the evaluation.
+        values = {"nmi_oracle": about["evaluation"]["nmi_oracle"], **about["result"]}
+        return replace(Result(**values), backbone=job.backbone, dataset=job.dataset)
+    except (OSError, ValueError, KeyError, TypeError):
+        # Absent, damaged, or of another version: the job is run again.
+        return None
+
+
+def write_failure(folder: Path, sentence: str, details: str = "") -> None:
+    """Write error.txt: a sentence, and details such as the traceback."""
+    one_line = " ".join(sentence.split()) or "it failed without a message"
+    write_text(folder / _ERROR, f"{one_line}\n\n{details}".rstrip() + "\n")
+
+
+def read_failure(folder: Path) -> str | None:
+    """Return the first line of error.txt, or None if there is no such file."""
+    try:
+        return (folder / _ERROR).read_text(encoding="utf-8").partition("\n")[0]
+    except FileNotFoundError:
+        return None
+
+
+@dataclass(frozen=True)
+class Started:
+    """Reports that the job of a folder has started."""
+
+    folder: Path
+
+
+@dataclass(frozen=True)
+class Ended:
+    """Reports that the job of a folder has ended; its outcome is in the folder.
+
+    Attributes:
+        folder: the job's folder.
+        died: how the process ended, if it ended without writing a result or an error; None otherwise.
+    """
+
+    folder: Path
+    died: str | None = None
+
+
+Event = Started | Ended
+
+
+class Launcher(Protocol):
+    """Runs jobs, each with `uniot.benchmark.worker.perform`.
+
+    Attributes:
+        count: number of jobs that run at the same time, for the remaining time.
+    """
+
+    count: int
+
+    def run(self, folders: Sequence[Path]) -> Generator[Event, None, None]:
+        """Run the jobs of some folders; closing the generator stops those that are running.
+
+        Yields:
+            An event when a job starts and when it ends.
+        """
+        ...
+
 
 RESULTS = "results.csv"
 _SECONDS_BETWEEN_TABLES = 2.0
@@ -20,21 +107,21 @@ _LAST_BYTES = 8000
 
 
 class Watcher(Protocol):
-    """Is told how a benchmark goes on."""
+    """Receives the progress of a benchmark."""
 
     def kept(self, job: Job, result: Result) -> None:
-        """The job was finished before."""
+        """Handle a job that was finished before."""
 
     def started(self, job: Job) -> None:
-        """The job has begun."""
+        """Handle a job that has started."""
 
     def ended(self, job: Job, result: Result) -> None:
-        """The job has succeeded, or failed, as the result says."""
+        """Handle a job that has succeeded or failed."""
 
 
 @dataclass(frozen=True)
 class Failure:
-    """A job that gave no answer: which, where, and why."""
+    """Describes a failed job, its folder and the reason."""
 
     job: Job
     folder: Path
@@ -43,12 +130,12 @@ class Failure:
 
 @dataclass(frozen=True)
 class Summary:
-    """What came of a benchmark.
+    """Summarises the results of a benchmark.
 
     Attributes:
-        results: of every job, in the order of the jobs; one that failed has a result that says why.
-        failures: those jobs.
-        n_kept: jobs that were finished before.
+        results: a result per job, in the order of the jobs; that of a failed job has the reason.
+        failures: failed jobs.
+        n_kept: number of jobs that were finished before.
     """
 
     results: list[Result]
@@ -57,16 +144,18 @@ class Summary:
 
 
 def run_benchmark(jobs: Sequence[Job], out: Path, launcher: Launcher, watcher: Watcher | None = None) -> Summary:
-    """Runs every job whose folder does not hold its result, and writes results.csv.
+    """Run every job whose folder does not have its result, and write results.csv.
 
-    A job that fails does not stop the others. Whenever this stops, what was finished is kept: the same call goes on
-    from there.
+    A failed job does not stop the others. After an interruption, the same call continues: finished jobs are kept.
 
     Args:
-        jobs: what to run, in this order.
+        jobs: jobs in the order in which they are run.
         out: folder of the benchmark.
-        launcher: runs them, on this machine or on a cluster.
-        watcher: told of each.
+        launcher: runs the jobs, on this machine or on a cluster.
+        watcher: receives the progress.
+
+    Returns:
+        The results of all jobs, with those that were finished before.
     """
     with only_one_writer(out):
         state = _State({job.folder(out): job for job in jobs}, out / RESULTS)
@@ -90,7 +179,7 @@ def run_benchmark(jobs: Sequence[Job], out: Path, launcher: Launcher, watcher: W
 
 @dataclass
 class _State:
-    """What is known of each job, by its folder."""
+    """Collects results and failures so far, by folder."""
 
     jobs: Mapping[Path, Job]
     table: Path
@@ -124,17 +213,17 @@ def _run(folders: Sequence[Path], state: _State, launcher: Launcher, watcher: Wa
             state.results[event.folder] = result
             if watcher is not None:
                 watcher.ended(job, result)
-            # Not after every job, of which there may be thousands that take a second.
+            # Not after every job: there may be thousands that take a second each.
             if time.monotonic() - written > _SECONDS_BETWEEN_TABLES:
                 state.write()
                 written = time.monotonic()
 
 
 def _reason(folder: Path, died: str | None) -> str:
-    """Why there is no result; error.txt says so in any case."""
-    told = read_failure(folder)
-    if told is not None:
-        return told
+    """Return why there is no result, and write it to error.txt if the job did not."""
+    reason = read_failure(folder)
+    if reason is not None:
+        return reason
     write_failure(folder, died or "it ended without a result", _last_lines(folder / LOG))
     return read_failure(folder) or ""
 

@@ -1,4 +1,4 @@
-"""Scenarios between two domains: which classes each domain has, and how many target samples there are of each class.
+"""Draw scenarios between two domains: the classes of each domain, and the number of target samples of each class.
 
 A scenario is drawn from the classes that both domains have, by a seed. It depends on the names of the domains, on their
 class names and on the class sizes of the target, never on embeddings: two backbones of one data set get the same ones.
@@ -14,7 +14,8 @@ from fractions import Fraction
 import numpy as np
 
 from uniot.benchmark.protocol import TargetDraw
-from uniot.data.published_set import ClassSplit
+from uniot.datasets.catalogue import ClassSplit
+from uniot.errors import SettingsError
 
 MAX_TARGET = 1500
 """Largest number of target samples; more are reduced to as many at random."""
@@ -26,7 +27,6 @@ DOMINANT_SHARES = ("0.5", "0.9", "0.98", "1")
 TARGET_SIZES = (50, 100, 300)
 TAIL_RATIO = 100
 """Size of the largest class of a long-tailed target over that of the smallest."""
-
 FAMILIES: Mapping[str, str] = {
     "open-partial": "settings",
     "open": "settings",
@@ -42,6 +42,22 @@ FAMILIES: Mapping[str, str] = {
     "closed-target-size": "target size",
 }
 """Name of a scenario, up to its value, to the family that tables put it in."""
+SCENARIO_NAMES = (
+    *("open-partial", "open", "partial", "closed"),
+    *(f"{kind}={number}" for kind in ("source-classes", "closed-classes") for number in NUMBERS_OF_CLASSES),
+    *(f"private-prior={prior}" for prior in PRIVATE_PRIORS),
+    "long-tail",
+    *(f"{kind}={share}" for kind in ("dominant-known", "dominant-private") for share in DOMINANT_SHARES),
+    *(f"{kind}={size}" for kind in ("target-size", "closed-target-size") for size in TARGET_SIZES),
+)
+"""Names of all scenarios; which of them a pair of domains has depends on its classes and samples."""
+
+
+def check_scenarios(names: Collection[str]) -> None:
+    """Raise SettingsError if a name is not one of `SCENARIO_NAMES`."""
+    for name in names:
+        if name not in SCENARIO_NAMES:
+            raise SettingsError(f"there is no scenario called {name!r}. Choose from: {', '.join(SCENARIO_NAMES)}.")
 
 
 def family_of(scenario: str) -> str:
@@ -57,7 +73,7 @@ def scenario_order(scenario: str) -> tuple[int, float]:
 
 @dataclass(frozen=True)
 class Scenario:
-    """A split of the classes, and the number of target samples of each class.
+    """Defines a split of the classes, and the number of target samples of each class.
 
     Attributes:
         name: such as `open-partial` or `private-prior=0.9`.
@@ -73,17 +89,19 @@ class Scenario:
 def make_scenarios(
     source: str, target: str, source_classes: Collection[str], target_sizes: Mapping[str, int], seed: int
 ) -> list[Scenario]:
-    """Draw every scenario that two domains have classes and samples enough for.
+    """Return every scenario for which two domains have enough classes and samples.
 
-    Each family of scenarios draws from a random stream of its own, so that one more scenario leaves the others as they
-    are.
+    Each family of scenarios has its own random stream, so that adding a family does not change the others.
 
     Args:
         source: name of the source domain.
         target: name of the target domain.
         source_classes: classes of which the source has samples.
         target_sizes: number of target samples of each class.
-        seed: of the splits and of the samples.
+        seed: random seed of the splits and of the samples.
+
+    Returns:
+        The scenarios, by family.
     """
     shared = {name: target_sizes[name] for name in sorted(target_sizes) if name in source_classes}
     made: list[Scenario] = []
@@ -101,7 +119,7 @@ def make_scenarios(
 
 @dataclass(frozen=True)
 class SplitSizes:
-    """Number of common, source-private and target-private classes."""
+    """Gives the number of common, source-private and target-private classes."""
 
     common: int
     source_private: int = 0
@@ -128,11 +146,11 @@ _Drawn = Iterator[tuple[str, ClassSplit, Mapping[str, int]]]
 
 @dataclass(frozen=True)
 class _Pool:
-    """What the scenarios of a family are drawn from.
+    """Holds the classes and random numbers from which the scenarios of a family are drawn.
 
     Attributes:
         sizes: number of target samples of each shared class, sorted by class.
-        rng: of this family.
+        rng: random generator of this family.
     """
 
     sizes: Mapping[str, int]
@@ -143,7 +161,7 @@ class _Pool:
         return setting_sizes(len(self.sizes))
 
     def split(self, sizes: SplitSizes) -> ClassSplit:
-        """Permute the classes: the first are common, the next of the source alone, the next of the target alone."""
+        """Return a random split: common classes first, then source-private, then target-private ones."""
         names = self.shuffled(tuple(self.sizes))
         with_source = sizes.common + sizes.source_private
         return ClassSplit(
@@ -154,11 +172,11 @@ class _Pool:
         return tuple(names[place] for place in self.rng.permutation(len(names)))
 
     def samples(self, classes: Collection[str]) -> dict[str, int]:
-        """Count all samples of some classes."""
+        """Return the number of all samples of some classes."""
         return {name: self.sizes[name] for name in classes}
 
     def reduced(self, counts: Mapping[str, int], n_samples: int) -> dict[str, int]:
-        """Draw a number of samples at random, without replacement, and count them by class; all if there are fewer."""
+        """Return the class counts of samples drawn at random without replacement; of all if there are fewer."""
         if sum(counts.values()) <= n_samples:
             return dict(counts)
         labels = np.repeat(np.arange(len(counts)), list(counts.values()))
@@ -166,7 +184,7 @@ class _Pool:
         return dict(zip(counts, drawn.tolist(), strict=True))
 
     def mixed(self, first: Mapping[str, int], second: Mapping[str, int], share: str) -> dict[str, int]:
-        """Draw as many samples of two groups as give the first one exactly its share; none if there are too few."""
+        """Return the class counts of samples of two groups, the first with exactly its fraction; empty if too few."""
         exact = Fraction(share)
         parts = exact.numerator, exact.denominator - exact.numerator
         limits = [sum(counts.values()) // part for counts, part in zip((first, second), parts, strict=True) if part]
@@ -181,7 +199,7 @@ def _settings(pool: _Pool) -> _Drawn:
 
 
 def _numbers_of_classes(pool: _Pool) -> _Drawn:
-    """From two source classes on: half of them common and as many target-private as fit; and all of them common."""
+    """Yield splits with 2 to 20 source classes: half of them common, and all of them common."""
     n_classes = len(pool.sizes)
     for number in NUMBERS_OF_CLASSES:
         if number < n_classes:
@@ -193,7 +211,7 @@ def _numbers_of_classes(pool: _Pool) -> _Drawn:
 
 
 def _private_priors(pool: _Pool) -> _Drawn:
-    """From nothing private to nothing common, on one open-partial split."""
+    """Yield one open-partial split with private-class priors from 0 to 1."""
     split = pool.split(pool.settings["open-partial"])
     private, common = pool.samples(split.target_private), pool.samples(split.common)
     for prior in PRIVATE_PRIORS:
@@ -201,11 +219,11 @@ def _private_priors(pool: _Pool) -> _Drawn:
 
 
 def _long_tail(pool: _Pool) -> _Drawn:
-    """Class sizes that fall geometrically, in random order of the classes; down to one sample in small domains."""
+    """Yield class sizes that decrease geometrically, in random order of the classes."""
     split = pool.split(pool.settings["open-partial"])
     names = pool.shuffled(split.target)
     weights = {name: TAIL_RATIO ** (-place / max(1, len(names) - 1)) for place, name in enumerate(names)}
-    # As large as every class has samples for.
+    # The largest size for which every class has enough samples.
     head = int(min(MAX_TARGET / sum(weights.values()), *(pool.sizes[name] / weights[name] for name in names)))
     if head > TAIL_RATIO:
         head -= head % TAIL_RATIO
@@ -213,7 +231,7 @@ def _long_tail(pool: _Pool) -> _Drawn:
 
 
 def _dominant_class(pool: _Pool) -> _Drawn:
-    """Most samples in the largest common class, or in the largest private class, of one open-partial split."""
+    """Yield one open-partial split with most samples in one common or one private class."""
     split = pool.split(pool.settings["open-partial"])
     for name, classes in (("dominant-known", split.common), ("dominant-private", split.target_private)):
         if not classes:
@@ -225,7 +243,7 @@ def _dominant_class(pool: _Pool) -> _Drawn:
 
 
 def _target_sizes(pool: _Pool) -> _Drawn:
-    """Small targets, each a part of the next larger one."""
+    """Yield small targets, each a subset of the next larger one."""
     for name, setting in (("target-size", "open-partial"), ("closed-target-size", "closed")):
         split = pool.split(pool.settings[setting])
         counts = pool.samples(split.target)

@@ -1,4 +1,4 @@
-"""The paper's studies: what each part of UniOT adds, and how much depends on the split and on the hyper-parameters."""
+"""Plan the paper's studies: what each part of UniOT adds, and how scores depend on splits and hyper-parameters."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ from pathlib import Path
 
 import numpy as np
 
-from uniot.benchmark.jobs import Job, Value
-from uniot.benchmark.planning import Options, plan_jobs
-from uniot.benchmark.protocol import TaskSet
-from uniot.data.published_set import ClassSplit
+from uniot.benchmark.jobs import Job, Options, Value, plan_jobs
+from uniot.benchmark.protocol import TaskSet, paper_tables
+from uniot.benchmark.results import SCORES, Result, ScoreGrid
+from uniot.datasets.catalogue import BenchmarkSet, ClassSplit
 from uniot.errors import SettingsError
-from uniot.methods import uniot_universal, uniot_universal_variants
-from uniot.methods.uniot_variants import INFOS
+from uniot.methods import uniot_learners, uniot_variants
+from uniot.methods.registry import METHODS
 
 _NUMBERS_OF_CLASSES = 6
 
 
 @dataclass(frozen=True)
 class Point:
-    """A place on an axis.
+    """Defines one value on an axis.
 
     Attributes:
-        value: where it lies.
-        setting: what its jobs are called. Where two axes meet, both have the same jobs.
-        split: of the classes.
-        changed: settings that differ there.
+        value: value of the varied quantity.
+        setting: name of the setting of its jobs; two axes share the jobs of their common point.
+        split: common and private classes.
+        changed: settings that differ at this point.
     """
 
     value: float
@@ -38,14 +38,14 @@ class Point:
 
 @dataclass(frozen=True)
 class Axis:
-    """Something that a study varies while all else stays as it is.
+    """Varies a setting or number of classes, with everything else fixed.
 
     Attributes:
-        name: in names of files and of settings.
-        label: in figures.
-        points: by rising value.
-        usual: value that everything else in the benchmark has; None where it follows the data.
-        is_logarithmic: whether points lie evenly by their logarithm.
+        name: name in file names and settings.
+        label: label in figures.
+        points: points by increasing value.
+        usual: value in the rest of the benchmark; None if it depends on the data.
+        is_logarithmic: whether figures have a logarithmic axis.
     """
 
     name: str
@@ -57,16 +57,16 @@ class Axis:
 
 @dataclass(frozen=True)
 class Study:
-    """Jobs with a question.
+    """Lists the methods, tasks and axes of a study.
 
     Attributes:
-        name: as on the command line.
-        methods: that the paper compares in it.
-        tasks: that the paper looks at; none for all.
-        setting: name of the split that is not varied.
-        split: the split.
-        axes: what is varied; nothing where the methods are what differs.
-        further: settings and splits in which the methods are compared as well.
+        name: name on the command line.
+        methods: methods that the paper compares.
+        tasks: tasks that the paper uses; empty for all.
+        setting: name of the unvaried split.
+        split: the unvaried split.
+        axes: what is varied; empty if only the methods differ.
+        further: further splits by setting, in which the methods are compared too.
     """
 
     name: str
@@ -79,30 +79,30 @@ class Study:
 
     @property
     def points(self) -> dict[str, Point]:
-        """Every point once, by the setting of its jobs."""
+        """Return every point once, by the setting of its jobs."""
         points = [point for axis in self.axes for point in axis.points] or [Point(0, self.setting, self.split)]
         points += [Point(0, setting, split) for setting, split in self.further.items()]
         return {point.setting: point for point in points}
 
 
-STUDIES = ("ablation", "robustness", "sensitivity", "beyond")
-"""Names of the studies: Tables 4 and S3, Fig. 3, Fig. S1b to d with the number of clusters; the last is ours.
+STUDIES = ("ablation", "robustness", "sensitivity", "target-learners", "beyond")
+"""Names of the studies: Tables 4 and S3, Fig. 3, Fig. S1b to d with the number of clusters; the last two are ours.
 
 The study of several data sets is in `uniot.benchmark.universality`.
 """
 
 
 def make_study(name: str, tasks: TaskSet, setting: str, split: ClassSplit) -> Study:
-    """A study by its name.
+    """Return a study by its name.
 
     Args:
         name: one of `STUDIES`.
-        tasks: of the data set.
+        tasks: tasks of the data set.
         setting: name of the split.
-        split: from which the study sets out.
+        split: split at the usual values.
     """
     if name == "ablation":
-        return Study(name, ("uniot", *(info.name for info in INFOS)), (), setting, split)
+        return Study(name, ("uniot", *(info.name for info in uniot_variants.INFOS)), (), setting, split)
     if name == "robustness":
         # The paper has A2W of Office-31.
         task = "A2W" if "A2W" in tasks.tasks else tasks.tasks[0]
@@ -110,13 +110,20 @@ def make_study(name: str, tasks: TaskSet, setting: str, split: ClassSplit) -> St
         return Study(name, ("uniot", "dance", "dcc", "uan"), (task,), setting, split, axes)
     if name == "sensitivity":
         return Study(name, ("uniot",), (), setting, split, _hyper_parameters(setting, split))
+    if name == "target-learners":
+        learners = ("swav", "simsiam", *(info.name.removeprefix("uniot-") for info in uniot_learners.INFOS))
+        return Study(name, ("uniot", "uniot-without-pcd", *(f"uniot-{one}" for one in learners)), (), setting, split)
     if name == "beyond":
-        methods = ("uniot", uniot_universal.INFO.name, *(info.name for info in uniot_universal_variants.INFOS))
-        # It is about being universal: where the split is a published one, so are the others.
+        methods = ("uniot", "unincm", *_variants("unincm"))
+        # The study is about all settings: with a published split, the other published splits are run too.
         published = {} if tasks.published is None else tasks.splits([])
         further = {other: classes for other, classes in published.items() if other != setting}
         return Study(name, methods, (), setting, split, further=further if setting in published else {})
     raise SettingsError(f"there is no study called {name!r}. Take one of: {', '.join(STUDIES)}, universality.")
+
+
+def _variants(method: str) -> list[str]:
+    return [info.name for info in METHODS.values() if info.variant_of == method]
 
 
 def plan_study(
@@ -132,7 +139,7 @@ def plan_study(
     threads: int = 1,
     incomplete: bool = False,
 ) -> list[Job]:
-    """A job for every seed, point, task and method; arguments are those of `plan_jobs`."""
+    """Return a job for every seed, point, task and method; the arguments are those of `plan_jobs`."""
     options = options or Options()
     jobs = [
         job
@@ -150,12 +157,12 @@ def plan_study(
             incomplete=incomplete,
         )
     ]
-    # Seeds come first: a study that is stopped early has seen all points as often.
+    # Seeds come first: a study that is stopped early has the same number of seeds at all points.
     return sorted(jobs, key=lambda job: job.seed)
 
 
 def _numbers_of_classes(setting: str, split: ClassSplit) -> tuple[Axis, ...]:
-    """From no private class of the source to all of them, and from one of the target."""
+    """Return the axes of the number of source-private and of target-private classes."""
     n_source, n_target = len(split.source_private), len(split.target_private)
     if not n_source or not n_target:
         raise SettingsError(
@@ -192,8 +199,8 @@ def _hyper_parameters(setting: str, split: ClassSplit) -> tuple[Axis, ...]:
         return Axis(name, label, tuple(points), usual, is_logarithmic)
 
     return (
-        axis("similarity_threshold", "γ, rough border of adaptive filling", (0.5, 0.6, 0.7, 0.8, 0.9), 0.7),
-        axis("class_mass_momentum", "μ, memory of the class mass", (0.0, 0.3, 0.5, 0.7, 0.9, 1.0), 0.7),
+        axis("similarity_threshold", "γ, similarity threshold of adaptive filling", (0.5, 0.6, 0.7, 0.8, 0.9), 0.7),
+        axis("class_mass_momentum", "μ, momentum of the class mass", (0.0, 0.3, 0.5, 0.7, 0.9, 1.0), 0.7),
         axis(
             "adaptation_weight", "λ, weight of the target losses", (0.03, 0.1, 0.2, 0.5, 1.0), 0.1, is_logarithmic=True
         ),
@@ -209,16 +216,84 @@ def _point(
     split: ClassSplit,
     changed: tuple[tuple[str, Value], ...] = (),
 ) -> Point:
-    """A point, whose jobs are those of every other study where its value is the usual one."""
+    """Return a point; at the usual value its jobs are those of every other study."""
     if value == usual:
         return Point(value, setting, split)
     return Point(value, f"{name}={value:g}", split, changed)
 
 
 def _first_classes(split: ClassSplit, n_source: int | None = None, n_target: int | None = None) -> ClassSplit:
-    """The split with its first private classes alone."""
+    """Return the split with only its first private classes."""
     return ClassSplit(split.common, split.source_private[:n_source], split.target_private[:n_target])
 
 
 def _evenly(first: int, last: int) -> list[int]:
     return sorted({round(float(number)) for number in np.linspace(first, last, _NUMBERS_OF_CLASSES)})
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Gives the mean of one score over the tasks, for one method at one point.
+
+    Attributes:
+        axis: name of the axis; empty if only the methods differ.
+        value: value on the axis.
+        setting: setting of the jobs.
+        method: name of the method.
+        score: name of the score.
+        mean: mean in per cent; None if a task has no score.
+        deviation: standard deviation of the means per seed; None for fewer than two seeds.
+        n_seeds: smallest number of seeds of all tasks.
+        n_failed: number of failed jobs.
+        paper: the paper's number, if it has one.
+    """
+
+    axis: str
+    value: float | None
+    setting: str
+    method: str
+    score: str
+    mean: float | None
+    deviation: float | None
+    n_seeds: int
+    n_failed: int
+    paper: float | None
+
+
+def study_findings(study: Study, results: Sequence[Result], published: BenchmarkSet | None = None) -> list[Finding]:
+    """Return the means over tasks and seeds of every method at every point.
+
+    Args:
+        study: the study.
+        results: results of its jobs.
+        published: the published data set, whose numbers in the paper are added; None for none.
+    """
+    findings = []
+    for axis in study.axes or (None,):
+        for value, setting in [(None, name) for name in study.points] if axis is None else _places(axis):
+            here = [result for result in results if result.setting == setting]
+            tasks = list(dict.fromkeys(result.task for result in here))
+            is_papers = axis is None and published is not None and setting == paper_tables().setting
+            for score in SCORES:
+                grid = ScoreGrid(here, score, tasks, published if is_papers else None)
+                for method in dict.fromkeys(result.method for result in here):
+                    cell = grid.cells(method)[-1]
+                    findings.append(
+                        Finding(
+                            "" if axis is None else axis.name,
+                            value,
+                            setting,
+                            method,
+                            score,
+                            cell.mean,
+                            cell.deviation,
+                            cell.n_seeds,
+                            cell.n_failed,
+                            cell.reported,
+                        )
+                    )
+    return findings
+
+
+def _places(axis: Axis) -> list[tuple[float, str]]:
+    return [(point.value, point.setting) for point in axis.points]

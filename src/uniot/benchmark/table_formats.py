@@ -1,28 +1,28 @@
-"""A table as CSV, Markdown, LaTeX or HTML. Names come from anywhere, so each format escapes all text."""
+"""Write tables as CSV, Markdown, LaTeX or HTML. Names are arbitrary user text, so each format escapes all text."""
 
 from __future__ import annotations
 
 import csv
 import html
 import io
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from uniot.benchmark.score_grid import Cell
-from uniot.benchmark.tables import Row, Table
+from uniot.benchmark.results import SCORES, Cell, Result
+from uniot.benchmark.tables import Row, Table, make_tables
 from uniot.errors import DataError
-from uniot.run_folder import write_text
+from uniot.io.files import write_text
 
 
 def write_table(path: Path, table: Table) -> None:
-    """Writes a table in the format that the file's name ends with: .csv, .md, .tex or .html."""
+    """Write a table in the format of the file name's suffix: .csv, .md, .tex or .html."""
     if path.suffix.lower() not in FORMATS:
         raise DataError(f"{path} ends with {path.suffix!r}. Tables are written to {', '.join(FORMATS)} files.")
     write_text(path, FORMATS[path.suffix.lower()](table))
 
 
 def to_csv(table: Table) -> str:
-    """One line for each method, and for each task the mean, deviation, seeds, failed jobs and the paper's number."""
+    """Return the table as CSV: per method and task the mean, deviation, seeds, failed jobs and the paper's number."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     parts = ("", " deviation", " seeds", " failed", " paper")
@@ -41,7 +41,7 @@ def _csv_cells(cell: Cell) -> tuple[str, ...]:
 
 
 def to_markdown(table: Table) -> str:
-    """A table with pipes, the caption above it."""
+    """Return the table as Markdown, with the caption above it."""
     header = [_markdown(name) for name in _header(table)]
     lines = [header, [":--", *["--:"] * (len(header) - 1)]]
     for row in table.rows:
@@ -52,7 +52,7 @@ def to_markdown(table: Table) -> str:
 
 
 def to_latex(table: Table) -> str:
-    """A floating table, for documents that use the package booktabs."""
+    """Return the table as a LaTeX float, for documents that use the package booktabs."""
     header = [_latex(name) for name in _header(table)]
     lines = [
         r"% \usepackage{booktabs}",
@@ -75,7 +75,7 @@ def to_latex(table: Table) -> str:
 
 
 def to_html(table: Table) -> str:
-    """A figure that needs nothing but itself, to be put into a page."""
+    """Return the table as an HTML figure with its own style."""
     header = "".join(f'<th scope="col">{_html(name)}</th>' for name in _header(table))
     lines = [
         '<figure class="uniot-table">',
@@ -117,7 +117,7 @@ def _beside(own: str, paper: str) -> str:
 
 
 def _p_cells(table: Table, row: Row) -> list[str]:
-    """The last cell of a row, where the table has that column."""
+    """Return the last cell of a row if the table has p-values."""
     if not table.has_p_values:
         return []
     if row.comparison is None:
@@ -146,17 +146,16 @@ def _html(text: str) -> str:
 
 _MARKDOWN = str.maketrans(
     {character: f"\\{character}" for character in "\\`*_{}#"}
-    # Before these, a backslash means something else to one dialect or another.
+    # Not every dialect of Markdown escapes these with a backslash.
     | {character: f"&#{ord(character)};" for character in "&<>[]|$~"}
 )
 _LATEX = str.maketrans(
     {character: f"\\{character}" for character in "&%$#_{}"}
     | {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
     | {"<": "$<$", ">": "$>$", "±": r"$\pm$", "³": "$^3$", "–": "--"}
-    # A row that opens with a bracket would be read as an option of the line break before it.
+    # LaTeX reads a bracket at the start of a row as an option of the preceding line break.
     | {"[": "{[}", "]": "{]}"}
 )
-
 _STYLE = (
     ".uniot-table{margin:1em 0;overflow-x:auto}"
     ".uniot-table table{border-collapse:collapse;font-variant-numeric:tabular-nums}"
@@ -166,11 +165,52 @@ _STYLE = (
     ".uniot-table thead th{border-block:1px solid}"
     ".uniot-table tbody tr:last-child>*{border-bottom:1px solid}"
 )
-
 FORMATS: Mapping[str, Callable[[Table], str]] = {
     ".csv": to_csv,
     ".md": to_markdown,
     ".tex": to_latex,
     ".html": to_html,
 }
-"""How a file's name ends, to the function that writes a table so."""
+"""Functions that format a table, by the suffix of the file."""
+TABLES = "tables"
+"""Name of the files with all tables, and of the folder of the CSV files."""
+
+
+def write_tables(out: Path, results: Sequence[Result], *, dataset: str) -> list[Path]:
+    """Write a table per score and setting.
+
+    All tables are written to tables.md, tables.tex and tables.html, and each to tables/SETTING-SCORE.csv.
+
+    Args:
+        out: folder of the benchmark.
+        results: results of one data set and one backbone.
+        dataset: name of the data set.
+
+    Returns:
+        The files with all tables, and the folder of the CSV files.
+    """
+    made = {score: make_tables(results, score, dataset=dataset) for score in SCORES}
+    tables = [(score, table) for score, of_settings in made.items() for table in of_settings if _has_numbers(table)]
+    all_in_one: dict[str, Callable[[Table], str]] = {".md": to_markdown, ".tex": to_latex, ".html": to_html}
+    written = []
+    for suffix, text_of in all_in_one.items():
+        text = "\n".join(text_of(table) for _, table in tables)
+        path = out / f"{TABLES}{suffix}"
+        write_text(path, _page(text, dataset) if suffix == ".html" else text)
+        written.append(path)
+    (out / TABLES).mkdir(exist_ok=True)
+    for score, table in tables:
+        write_text(out / TABLES / f"{table.setting}-{score}.csv", to_csv(table))
+    return [*written, out / TABLES]
+
+
+def _has_numbers(table: Table) -> bool:
+    """Return whether the table has any number: without private classes, some scores are undefined."""
+    return any(cell.mean is not None for row in table.rows for cell in row.cells)
+
+
+def _page(body: str, title: str) -> str:
+    head = '<meta charset="utf-8"><meta name="viewport" content="width=device-width">'
+    style = "<style>:root{color-scheme:light dark}body{font-family:system-ui,sans-serif;margin:2em}</style>"
+    head += f"<title>{html.escape(title)}</title>{style}"
+    return f'<!doctype html>\n<html lang="en"><head>{head}</head>\n<body>\n{body}</body></html>\n'

@@ -1,29 +1,130 @@
-"""Results as a table of methods and tasks, with what the paper reports beside them."""
+"""Make tables of results, a row per method and a column per task, and test the best method against the others."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from uniot.benchmark.captions import table_caption
-from uniot.benchmark.reported import AVERAGE, paper_tables
-from uniot.benchmark.results import SCORES, Result
-from uniot.benchmark.score_grid import Cell, ScoreGrid
-from uniot.benchmark.significance import holm_corrected, sign_flip_p_value
-from uniot.data.benchmark_sets import benchmark_set
-from uniot.data.published_set import BenchmarkSet
+import numpy as np
+
+from uniot.benchmark.protocol import AVERAGE, paper_tables
+from uniot.benchmark.results import SCORES, Cell, Result, ScoreGrid
+from uniot.datasets.catalogue import BenchmarkSet, benchmark_set
 from uniot.errors import DataError
 from uniot.methods.registry import METHODS
+
+MIN_PAIRS = 6
+"""Smallest number of pairs of a test: with five, every p-value exceeds 0.05."""
+# 2^20 sums are a million numbers.
+_MOST_EXACT_PAIRS = 20
+_N_DRAWS = 100_000
+_BLOCK_DRAWS = 10_000
+
+
+def sign_flip_p_value(differences: Sequence[float], *, seed: int = 0) -> float | None:
+    """Return the two-sided p-value of a paired permutation test of the mean difference.
+
+    If two methods are equal, each difference could have had the other sign. The p-value is the fraction of all choices
+    of signs whose mean is at least as far from zero as the observed one; with more than 20 pairs, of 100 000 random
+    choices and the observed one.
+
+    Pairs are taken as independent: over tasks and seeds, the test is about these tasks with other seeds. A method that
+    ignores the seed repeats its scores, so give one pair per task of two such methods.
+
+    Args:
+        differences: difference of the scores per pair.
+        seed: random seed of the choices.
+
+    Returns:
+        The p-value, or None for fewer than `MIN_PAIRS` pairs.
+    """
+    values = np.asarray(differences, dtype=np.float64)
+    if len(values) < MIN_PAIRS:
+        return None
+    # The observed signs occur again in another order of summation, which changes the sum by rounding.
+    threshold = abs(values.sum()) - 1e-12 * np.abs(values).sum()
+    if len(values) <= _MOST_EXACT_PAIRS:
+        return float(np.mean(np.abs(_all_sums(values)) >= threshold))
+    generator = np.random.default_rng(seed)
+    reached = 0
+    for _ in range(_N_DRAWS // _BLOCK_DRAWS):
+        signs = generator.integers(0, 2, (_BLOCK_DRAWS, len(values)), dtype=np.int8) * 2 - 1
+        reached += int(np.sum(np.abs(signs @ values) >= threshold))
+    return (1 + reached) / (1 + _N_DRAWS)
+
+
+def _all_sums(values: np.ndarray) -> np.ndarray:
+    """Return the sum of the values for every choice of signs, (2^n,)."""
+    sums = np.zeros(1)
+    for value in values:
+        sums = np.concatenate((sums + value, sums - value))
+    return sums
+
+
+def holm_corrected(p_values: Sequence[float | None]) -> list[float | None]:
+    """Return the p-values with Holm's correction for their number; None stays None and is not counted.
+
+    Corrected values that are at most α name a set of differences that holds a false one with a chance of at most α.
+    """
+    tested = sorted((p, place) for place, p in enumerate(p_values) if p is not None)
+    corrected: list[float | None] = [None] * len(p_values)
+    largest = 0.0
+    for rank, (p, place) in enumerate(tested):
+        largest = max(largest, min(1.0, (len(tested) - rank) * p))
+        corrected[place] = largest
+    return corrected
+
+
+def table_caption(
+    what: str, results: Sequence[Result], cells: Sequence[Cell], *, best: str | None, n_pairs: Sequence[int]
+) -> str:
+    """Return the caption of a table.
+
+    Args:
+        what: score and data set.
+        results: results of one setting and one backbone.
+        cells: cells of the table.
+        best: title of the method that the others are compared with.
+        n_pairs: number of pairs of each comparison that has a p-value.
+    """
+    setting, backbone = results[0].setting, results[0].backbone
+    ran = [result for result in results if not result.failure] or results
+    sentences = [f"{what}, {setting}.", f"Backbone: {backbone}; {_span([result.steps for result in ran], 'step')}."]
+    n_seeds = [cell.n_seeds for cell in cells if cell.mean is not None]
+    if n_seeds:
+        spread = "Mean ± standard deviation over" if max(n_seeds) > 1 else "From"
+        sentences.append(f"{spread} {_span(n_seeds, 'seed')}.")
+    if any(cell.is_best for cell in cells):
+        sentences.append("Bold: best of its column.")
+    if any(cell.n_failed for cell in cells):
+        sentences.append("If jobs failed, the mean is over the others and never bold.")
+    if any(cell.reported is not None for cell in cells):
+        paper = paper_tables()
+        sentences.append(
+            f"In brackets: as the paper reports ({paper.backbone}; {paper.labels['uniot']} with {paper.steps} steps)."
+        )
+    if best is not None and n_pairs:
+        sentences.append(
+            f"p: {best} against each other method, two-sided sign-flip test over {_span(n_pairs, 'pair')} of task and "
+            "seed, corrected after Holm for the number of methods, not for the choice of the best."
+        )
+    return " ".join(sentences)
+
+
+def _span(numbers: Sequence[int], unit: str) -> str:
+    low, high = min(numbers), max(numbers)
+    amount = f"{low}" if low == high else f"{low} to {high}"
+    return f"{amount} {unit}" if high == 1 else f"{amount} {unit}s"
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """The best method against another one.
+    """Compares the best method with another one.
 
     Attributes:
-        n_pairs: tasks and seeds that both have a score for; pairs of a task that are exactly alike count once.
-        p_value: of `sign_flip_p_value`, corrected after Holm for the number of methods that the best is compared
-            with, though not for having been chosen as the best; None where there are too few pairs.
+        n_pairs: number of tasks and seeds for which both have a score; equal pairs of a task count once.
+        p_value: `sign_flip_p_value` with Holm's correction for the number of methods, but not for the choice of the
+            best; None for too few pairs.
     """
 
     n_pairs: int
@@ -32,13 +133,13 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Row:
-    """A method.
+    """Shows a method as a row of a table.
 
     Attributes:
-        method: its name.
-        title: what a table calls it.
-        cells: one for each column.
-        comparison: with the best; None for the best itself, and where there is no best.
+        method: name of the method.
+        title: name in the table.
+        cells: one cell per column.
+        comparison: comparison with the best method; None for the best, or if there is none.
     """
 
     method: str
@@ -49,14 +150,14 @@ class Row:
 
 @dataclass(frozen=True)
 class Table:
-    """One score of several methods on the tasks of a data set.
+    """Shows one score of several methods on the tasks of a data set.
 
     Attributes:
-        caption: what a reader must know, in sentences.
-        columns: tasks, and `AVERAGE` where there is more than one.
-        rows: one for each method.
-        best: method that is best in the last column; None where fewer than two have a score there.
-        setting: that all numbers are of.
+        caption: caption.
+        columns: tasks, and `AVERAGE` if there are several.
+        rows: one row per method.
+        best: best method in the last column; None if fewer than two methods have a score there.
+        setting: setting of all numbers.
     """
 
     caption: str
@@ -67,12 +168,12 @@ class Table:
 
     @property
     def has_p_values(self) -> bool:
-        """Whether there were pairs enough for any method."""
+        """Return whether any comparison has a p-value."""
         return any(row.comparison and row.comparison.p_value is not None for row in self.rows)
 
 
 def make_tables(results: Iterable[Result], score: str = "h", *, dataset: str) -> list[Table]:
-    """A table for each setting and backbone, in the order in which they come; the rest is that of `make_table`."""
+    """Return a table per setting and backbone, in the order of the results; see `make_table`."""
     apart: dict[tuple[str, str], list[Result]] = {}
     for result in results:
         apart.setdefault((result.setting, result.backbone), []).append(result)
@@ -87,18 +188,18 @@ def make_table(
     methods: Sequence[str] | None = None,
     tasks: Sequence[str] | None = None,
 ) -> Table:
-    """Mean and standard deviation over seeds of every method on every task.
+    """Return the means and standard deviations over seeds of every method on every task.
 
-    The mean over tasks is there only where every task has a score; its deviation is that of the means of each seed,
-    and there only where every task has the same seeds.
+    The mean over tasks needs a score of every task. Its deviation is that of the means per seed, and needs the same
+    seeds in every task.
 
     Args:
-        results: of one setting and one backbone, at most one for each method, task and seed.
+        results: results of one setting and one backbone, at most one per method, task and seed.
         score: one of `SCORES`.
-        dataset: name or title of a published set, or of one's own. Only a published set in the setting of the paper
-            has the paper's numbers beside it.
-        methods: rows, in this order; those of the results if left out.
-        tasks: columns, in this order; those of the results, in the order of the published set, if left out.
+        dataset: name or title of the data set. The paper's numbers are shown beside those of a published data set in
+            the paper's setting.
+        methods: rows, in this order; those of the results if None.
+        tasks: columns, in this order; those of the results if None.
     """
     if score not in SCORES:
         raise DataError(f"there is no score called {score!r}. Take one of: {', '.join(SCORES)}.")
@@ -138,7 +239,7 @@ def _published(dataset: str) -> BenchmarkSet | None:
 
 def _check(results: Sequence[Result]) -> None:
     if not results:
-        raise DataError("there is no result to make a table of. Give results of the methods and tasks asked for.")
+        raise DataError("there is no result to make a table of. Give results of these methods and tasks.")
     for name in ("setting", "backbone"):
         found = list(dict.fromkeys(getattr(result, name) for result in results))
         if len(found) > 1:
@@ -159,7 +260,7 @@ def _in_order(tasks: Sequence[str], known: BenchmarkSet | None) -> list[str]:
 
 
 def method_title(method: str) -> str:
-    """What tables and figures call a method."""
+    """Return the name of a method in tables and figures."""
     if method in METHODS:
         return METHODS[method].title
     return paper_tables().labels.get(method, method)
@@ -174,7 +275,7 @@ def _with_best(rows: Sequence[Row]) -> list[Row]:
     best = [_largest(column) for column in zip(*(row.cells for row in rows), strict=True)]
     marked = [
         tuple(
-            # What looks alike is marked alike.
+            # Cells that show the same number are marked alike.
             replace(cell, is_best=top is not None and not cell.n_failed and cell.mean_text == top.mean_text)
             for cell, top in zip(row.cells, best, strict=True)
         )
@@ -184,7 +285,7 @@ def _with_best(rows: Sequence[Row]) -> list[Row]:
 
 
 def _largest(column: Sequence[Cell]) -> Cell | None:
-    """Cell of the largest mean; None where there is nothing to compare it with."""
+    """Return the cell of the largest mean; None if fewer than two cells have a mean."""
     with_mean = [(cell.mean, cell) for cell in column if cell.mean is not None]
     whole = [(mean, cell) for mean, cell in with_mean if not cell.n_failed]
     return max(whole, key=lambda pair: pair[0])[1] if whole and len(with_mean) > 1 else None
@@ -194,9 +295,5 @@ def _with_comparisons(rows: Sequence[Row], best: str, grid: ScoreGrid) -> list[R
     pairs = {row.method: grid.pairs(best, row.method) for row in rows if row.method != best}
     p_values = [sign_flip_p_value([one - two for one, two in found]) for found in pairs.values()]
     corrected = dict(zip(pairs, holm_corrected(p_values), strict=True))
-    return [
-        row
-        if row.method == best
-        else replace(row, comparison=Comparison(len(pairs[row.method]), corrected[row.method]))
-        for row in rows
-    ]
+    against = {method: Comparison(len(found), corrected[method]) for method, found in pairs.items()}
+    return [replace(row, comparison=against.get(row.method)) for row in rows]

@@ -1,4 +1,4 @@
-"""The commands, one file each. Heavy imports happen inside them: `uniot --help` answers at once."""
+"""The command line. Commands import heavy packages when they run, so that `uniot --help` is fast."""
 
 from __future__ import annotations
 
@@ -8,19 +8,14 @@ import typer
 
 from uniot import __version__
 from uniot.cli.adapt import adapt
-from uniot.cli.behaviour import Command, Group, Interrupted
 from uniot.cli.benchmark import benchmark
-from uniot.cli.data import app as data
+from uniot.cli.catalogue import app as data
+from uniot.cli.catalogue import methods
 from uniot.cli.demo import demo
-from uniot.cli.embed import embed
-from uniot.cli.encoding import print_anywhere
-from uniot.cli.evaluate import evaluate
-from uniot.cli.export import export
-from uniot.cli.hub import pull, push
-from uniot.cli.label import label
-from uniot.cli.methods import methods
-from uniot.cli.predict import predict
-from uniot.cli.report import report
+from uniot.cli.options import Command, Group, Interrupted, print_anywhere
+from uniot.cli.predict import embed, predict
+from uniot.cli.results import evaluate
+from uniot.cli.runs import export, label, pull, push, report
 from uniot.errors import RunInterrupted, UniotError
 
 app = typer.Typer(
@@ -29,8 +24,8 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="markdown",
     pretty_exceptions_show_locals=False,
-    help="Label an unlabelled collection by a labelled one from elsewhere, and find what is in neither.\n\n"
-    "Start with `uniot demo`.",
+    help="Label images with the classes of images that you have sorted already, and group those that fit none.\n\n"
+    "Start with `uniot demo`, or with your own folders: `uniot adapt labelled/ unlabelled/ --out run/`",
 )
 for command in (demo, adapt, predict, evaluate, report, label, embed, export, push, pull, methods, benchmark):
     app.command(cls=Command)(command)
@@ -47,11 +42,11 @@ def _version(show: bool) -> None:
 def options(
     version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version."),
 ) -> None:
-    """Options of every command."""
+    """Take the options that stand before a command."""
 
 
 def main() -> None:
-    """Runs a command; what goes wrong is one sentence, not a traceback."""
+    """Run a command; print a known error as one sentence, without a traceback."""
     print_anywhere()
     try:
         app()
@@ -62,5 +57,5 @@ def main() -> None:
         typer.echo(f"Error: {error}", err=True)
         sys.exit(1)
     except Interrupted:
-        typer.echo("\nInterrupted. What was finished is kept; the same command goes on from there.", err=True)
+        typer.echo("\nInterrupted. Finished work is kept; the same command continues from there.", err=True)
         sys.exit(130)

@@ -1,4 +1,4 @@
-"""`uniot adapt`: a labelled and an unlabelled collection in, a run folder out."""
+"""`uniot adapt`: label a collection with the classes of a labelled one, and write a run folder."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from uniot.cli.checks import refuse_for_embeddings
-from uniot.cli.preference import Preferred, PrivatePrior
-from uniot.cli.run_files import check_names, clear_run, finish_run
-from uniot.cli.ways_in import BEGAN_WITH, Beginning, from_embeddings, from_images, open_reading, show
+from uniot.cli.inputs import Collections, open_reading, read_embedding_pair, read_image_pair
+from uniot.cli.options import Preferred, PrivatePrior, Store, Strict, Weights, Workers, refuse_for_embeddings
+from uniot.cli.results import show_result
+from uniot.cli.screen import console, training_progress
 from uniot.errors import DataError, RunFolderError, SettingsError
 
 if TYPE_CHECKING:
-    from uniot.settings import ImageSettings, Settings
+    from uniot.config import ImageSettings, Settings
 
 
 class FineTune(Enum):
-    """What of a backbone is trained."""
+    """Part of the pretrained network that is trained."""
 
     NONE = "none"
     LAST = "last"
@@ -28,7 +28,7 @@ class FineTune(Enum):
 
 
 class Precision(Enum):
-    """Of the network on a GPU."""
+    """Number format of the network on a GPU."""
 
     FULL = "32-true"
     BF16 = "bf16-mixed"
@@ -36,7 +36,7 @@ class Precision(Enum):
 
 
 class Log(Enum):
-    """Where a training is logged."""
+    """Experiment logger."""
 
     TENSORBOARD = "tensorboard"
     MLFLOW = "mlflow"
@@ -50,110 +50,111 @@ def adapt(
     source: Annotated[
         Path | None,
         typer.Argument(
-            help="Labelled: a folder with a folder of images per class, a list file, or a file of embeddings "
+            help="Labelled images: a folder that has one folder per class. Or a list file, or a file of embeddings "
             "(.npz with x and y, …)."
         ),
     ] = None,
     target: Annotated[
-        Path | None, typer.Argument(help="Unlabelled: any folder of images, a list file, or a file of embeddings.")
+        Path | None, typer.Argument(help="Unlabelled images: any folder, a list file, or a file of embeddings.")
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="The run folder. An interrupted run in it goes on.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for results; an interrupted run continues.")] = None,
     continued: Annotated[
         Path | None,
-        typer.Option("--continue", help="Go on from this run with the names that were given in `uniot label`."),
+        typer.Option("--continue", help="Run again with the names given in `uniot label` as further classes."),
     ] = None,
     names: Annotated[
-        Path | None, typer.Option(help="Names of groups from `uniot label`, as new classes of the source.")
+        Path | None,
+        typer.Option(help="Table with path and label, as `uniot label` exports it; the labels become further classes."),
     ] = None,
-    seed: Annotated[
-        int | None, typer.Option(help="Decides every random choice; 0 unless --settings says otherwise.")
+    seed: Annotated[int | None, typer.Option(help="Random seed: the same seed repeats a run. Default: 0.")] = None,
+    steps: Annotated[
+        int | None,
+        typer.Option(help="Training steps, for methods that train. Default: by the number of unlabelled images."),
     ] = None,
-    steps: Annotated[int | None, typer.Option(help="Training steps; chosen by the target's size.")] = None,
     method: Annotated[
-        str | None, typer.Option(help="One of those that `uniot methods` lists; uniot-universal.")
+        str | None, typer.Option(help="Method that labels the images; `uniot methods` lists all. Default: unincm.")
     ] = None,
     forget_target: Annotated[
-        bool, typer.Option("--forget-target", help="Keep averages of several target samples, and no single one.")
+        bool,
+        typer.Option(
+            "--forget-target", help="Store averages of several unlabelled images in the run folder, and no single one."
+        ),
     ] = False,
-    private_classes: Annotated[int | None, typer.Option(help="Groups among the unknown, where you know it.")] = None,
+    private_classes: Annotated[
+        int | None, typer.Option(help="Number of new groups, if you know it. Default: estimated.")
+    ] = None,
     private_prior: PrivatePrior = None,
     prefer: Preferred = None,
-    settings: Annotated[Path | None, typer.Option(help="A settings.toml, for instance of another run.")] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace another run in the folder.")] = False,
+    settings: Annotated[Path | None, typer.Option(help="File of settings, such as that of another run.")] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the run that is in the folder.")] = False,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Only go on with an interrupted run; an error where there is none.")
+        bool, typer.Option("--resume", help="Only continue an interrupted run; an error if there is none.")
     ] = False,
-    parquet: Annotated[bool, typer.Option("--parquet", help="Write predictions.parquet as well.")] = False,
+    parquet: Annotated[bool, typer.Option("--parquet", help="Also write predictions.parquet.")] = False,
     target_labels: Annotated[
         str | None,
         typer.Option(
-            help="True labels of the target, only to score the result: `folders`, or a file. Training never sees them."
+            help="True labels of the unlabelled images, only to score the result: a file, or `folders` if they are "
+            "sorted into folders by class."
         ),
     ] = None,
     log: Annotated[
-        Log | None, typer.Option(help="Log settings, losses and scores there too, if the method trains.")
+        Log | None, typer.Option(help="Also log settings, losses and scores there, if the method trains.")
     ] = None,
-    checkpoint_every: Annotated[int | None, typer.Option(help="Steps between two checkpoints; 100.")] = None,
+    checkpoint_every: Annotated[int | None, typer.Option(help="Steps between checkpoints. Default: 100.")] = None,
     backbone: Annotated[
         str | None,
-        typer.Option(help="A timm model; efficientnet_lite0, which needs no download.", rich_help_panel=_IMAGES),
+        typer.Option(
+            help="Pretrained network, a model of timm. Default: efficientnet_lite0, which needs no download.",
+            rich_help_panel=_IMAGES,
+        ),
     ] = None,
-    weights: Annotated[
-        Path | None,
-        typer.Option(help="Its weights from a file, .safetensors or a state dict.", rich_help_panel=_IMAGES),
-    ] = None,
+    weights: Weights = None,
     flip: Annotated[
         bool | None,
         typer.Option(
             "--flip/--no-flip",
-            help="Average with the embedding of the mirrored image; twice the time to read images.",
+            help="Also look at each image mirrored; reading takes twice as long.",
             rich_help_panel=_IMAGES,
             show_default=False,
         ),
     ] = None,
     fine_tune: Annotated[
-        FineTune | None, typer.Option(help="What of the backbone is trained; none.", rich_help_panel=_IMAGES)
+        FineTune | None, typer.Option(help="Part of that network to train. Default: none.", rich_help_panel=_IMAGES)
     ] = None,
     accumulate: Annotated[
         int | None,
-        typer.Option(help="Parts of a batch in memory one after another; 1.", rich_help_panel=_IMAGES),
+        typer.Option(help="Number of parts of a batch, if memory is short. Default: 1.", rich_help_panel=_IMAGES),
     ] = None,
-    strict: Annotated[
-        bool, typer.Option("--strict", help="Stop at the first image that cannot be read.", rich_help_panel=_IMAGES)
-    ] = False,
-    store: Annotated[
-        Path | None,
-        typer.Option(help="Folder that keeps embeddings between runs; one of yours.", rich_help_panel=_IMAGES),
-    ] = None,
-    workers: Annotated[
-        int | None,
-        typer.Option(min=0, help="Threads that read and decode images; one per core.", rich_help_panel=_IMAGES),
-    ] = None,
+    strict: Strict = False,
+    store: Store = None,
+    workers: Workers = None,
     devices: Annotated[
         str,
         typer.Option(
-            help="Processes on this machine, one a GPU where there are any; or `auto`.", rich_help_panel=_MACHINES
+            help="Number of processes on this machine, or `auto`: one per GPU, or one if there is none.",
+            rich_help_panel=_MACHINES,
         ),
     ] = "auto",
     nodes: Annotated[
-        int, typer.Option(min=1, help="Machines; run the same command on each.", rich_help_panel=_MACHINES)
+        int, typer.Option(min=1, help="Number of machines; run the same command on each.", rich_help_panel=_MACHINES)
     ] = 1,
     precision: Annotated[
-        Precision | None, typer.Option(help="On a GPU; mixed is quicker.", rich_help_panel=_MACHINES)
+        Precision | None,
+        typer.Option(help="Number format on a GPU; mixed is faster. Default: 32-true.", rich_help_panel=_MACHINES),
     ] = None,
 ) -> None:
-    """Label the target by the source, and find what is in neither.
+    """Label images with the classes of labelled ones, and group those that fit none of the classes.
 
     Example: `uniot adapt labelled/ unlabelled/ --out run/`
 
-    Once groups have names: `uniot adapt --continue run/`
+    After you named groups with `uniot label`: `uniot adapt --continue run/`
     """
-    from uniot.experiment_loggers import open_logger
-    from uniot.labelling import write_names
-    from uniot.methods import check_method
-    from uniot.model_files import is_saved
-    from uniot.processes import start_processes
-    from uniot.run_folder import only_one_writer
+    from uniot.methods.registry import check_method
+    from uniot.runs import Run, RunFiles
+    from uniot.training.fit import FitContext, fit
+    from uniot.training.history import open_logger
+    from uniot.training.processes import start_processes
 
     given = {
         "seed": seed,
@@ -176,26 +177,26 @@ def adapt(
     n_devices = _devices(devices)
     if resume and overwrite:
         raise SettingsError(
-            "--resume goes on with the run in the folder, and --overwrite removes it. Give one of them."
+            "--resume continues the run in the folder, and --overwrite replaces it. Give only one of them."
         )
     if continued is not None:
-        begin, out = _continued(continued, out, (source, target, names), [backbone, weights, flip, fine_tune])
-        settings = settings or continued / "settings.toml"
+        collections, out = _continued(continued, out, (source, target, names), [backbone, weights, flip, fine_tune])
+        settings = settings or RunFiles(continued).settings
     elif source is None or target is None or out is None:
         raise DataError(
-            "a labelled collection, an unlabelled one and --out are needed: uniot adapt labelled/ unlabelled/ --out "
-            "run/. Or, from a run whose groups have names: uniot adapt --continue run/"
+            "expected labelled images, unlabelled images and --out: uniot adapt labelled/ unlabelled/ --out run/. "
+            "Or, after you named groups of a run: uniot adapt --continue run/"
         )
     else:
         from uniot.labelling import read_names
 
-        begin = Beginning(source, target, None if names is None else read_names(names))
+        collections = Collections(source, target, None if names is None else read_names(names))
     chosen, images = _settings(settings, given, of_images)
     if continued is not None:
-        # Classes that have names now are no longer private.
+        # Groups that have names now are classes, so the earlier numbers no longer hold.
         chosen = chosen.model_copy(update={"n_private_classes": private_classes, "private_prior": private_prior})
     check_method(chosen)
-    are_images = begin.are_images()
+    are_images = collections.are_images()
     if not are_images:
         others = {"strict": strict or None, "store": store, "workers": workers}
         options = {f"--{name.replace('_', '-')}": value for name, value in (of_images | others).items()}
@@ -203,59 +204,90 @@ def adapt(
     logger = None if log is None else open_logger(log.value, out)
     processes = start_processes(n_devices, nodes, images.precision)
     leads = processes.rank == 0
+    if leads:
+        console().print(_method_line(chosen.method))
+    writer = Run.writer(out)
     with ExitStack() as stack:
         if leads:
-            stack.enter_context(only_one_writer(out))
-            if resume and not (out / "checkpoints").exists():
-                raise RunFolderError(f"{out} holds no interrupted run. Leave --resume out to begin one.")
+            stack.enter_context(writer)
+            if resume and not Run.has_checkpoint(out):
+                raise RunFolderError(f"{out} contains no interrupted run. Leave --resume out to start one.")
             if overwrite:
-                clear_run(out)
+                writer.clear()
         processes.wait()
-        was_finished = is_saved(out)
+        was_finished = Run.is_finished(out)
         if are_images:
-            reading = open_reading(begin, strict, store, workers, stack if leads else None)
-            found = from_images(begin, out, chosen, images, reading, processes, target_labels, logger)
+            reading = open_reading(collections, strict, store, workers, stack if leads else None)
+            inputs = read_image_pair(collections, chosen, images, reading, processes, target_labels)
         else:
-            found = from_embeddings(begin, out, chosen, processes, target_labels, logger)
+            inputs = read_embedding_pair(collections, chosen, target_labels)
+        with training_progress(leads) as on_step:
+            context = FitContext(
+                start=collections.start,
+                checkpoints=writer.checkpoints,
+                finished=writer.finished,
+                processes=processes,
+                watch=inputs.watch,
+                on_step=on_step,
+                logger=logger,
+            )
+            model = fit(inputs.domains, chosen, context)
         if was_finished:
-            check_names(out, found.names)
+            writer.check_names(inputs.names)
+        checked = None
         if leads:
-            finish_run(found.model, out, found.names, begin.inputs, parquet=parquet)
-            found.write_notes(out)
-            if begin.names is not None:
-                write_names(out / BEGAN_WITH, begin.names.lines())
+            checked = inputs.check(model)
+            writer.save(model, inputs.names, collections.inputs, parquet=parquet)
+            inputs.write(writer, checked)
+            if collections.names is not None:
+                writer.write_names(collections.names.lines())
         processes.wait()
     if leads:
-        show(found, out, begin, was_finished=was_finished, logger=logger)
+        show_result(model, inputs, collections, out, was_finished=was_finished, checked=checked, logger=logger)
 
 
 def _continued(
     run: Path, out: Path | None, collections: tuple[Path | None, ...], of_backbone: list[object]
-) -> tuple[Beginning, Path]:
-    """What goes on from a run, and where to."""
+) -> tuple[Collections, Path]:
+    """Return the collections of a run that is continued, and the folder of the new run."""
     if any(place is not None for place in collections):
         raise SettingsError(
-            "--continue takes the collections and the names from the run. Leave the others out, or leave --continue "
-            "out to begin anew."
+            "--continue takes the collections and the names from the run. Leave the others out, or start a new run "
+            "without --continue."
         )
     if any(value is not None for value in of_backbone):
-        raise SettingsError("--continue goes on with the backbone of the run. Leave its options out, or begin anew.")
-    return Beginning.of_run(run), out or run.with_name(f"{run.resolve().name}-continued")
+        raise SettingsError(
+            "--continue uses the network of the run. Leave the options for images out, or start a new run."
+        )
+    if out is not None and out.resolve() == run.resolve():
+        raise SettingsError("--out is the run that is continued; give another folder.")
+    return Collections.of_run(run), out or run.with_name(f"{run.resolve().name}-continued")
+
+
+def _method_line(name: str) -> str:
+    from uniot.config import Settings
+    from uniot.methods.registry import method_info
+
+    info = method_info(name)
+    if name == Settings.checked().method:
+        return f"Method: {info.title}, the default. `uniot methods` lists the others."
+    return f"Method: {info.title} ({info.source})."
 
 
 def _devices(text: str) -> int | str:
     if text == "auto" or (text.isdigit() and int(text) > 0):
         return text if text == "auto" else int(text)
-    raise SettingsError(f"--devices is {text!r}. Give how many processes, such as 2, or `auto`.")
+    raise SettingsError(f"--devices is {text!r}. Give a number of processes, such as 2, or `auto`.")
 
 
 def _settings(
     file: Path | None, given: dict[str, int | float | str | None], of_images: dict[str, Any]
 ) -> tuple[Settings, ImageSettings]:
-    """What a file says, and over it what the command line does."""
-    from uniot.settings import ImageSettings, Settings
+    """Return the settings of a file, replaced by those that the command line gives."""
+    from uniot.config import ImageSettings, Settings
+    from uniot.io.text import read_settings
 
-    chosen, images = (Settings.checked(), None) if file is None else Settings.from_toml(file)
+    chosen, images = (Settings.checked(), None) if file is None else read_settings(file)
     values, image_values = chosen.model_dump(), (images or ImageSettings.checked()).model_dump()
     if given["private_prior"] is not None or given["prefer"] is not None:
         # One preference replaces the other.

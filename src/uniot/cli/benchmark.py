@@ -1,34 +1,39 @@
-"""`uniot benchmark`: methods compared on the tasks of a data set, under one protocol."""
+"""`uniot benchmark`: compare methods on the tasks of a data set under one protocol."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from uniot.cli.benchmark_screen import conclude, show, show_study
-from uniot.cli.benchmark_universality import plan, refuse_for_universality, show_universality
-from uniot.cli.progress import reading_progress
+from uniot.cli.benchmark_inputs import (
+    comma_separated,
+    embed_images,
+    find_tasks,
+    make_launcher,
+    own_split,
+    plan_scenarios,
+    refuse_for_universality,
+)
+from uniot.cli.benchmark_screen import show, show_end, show_study, show_universality, watching
 from uniot.errors import DataError, SettingsError
 
 if TYPE_CHECKING:
     from uniot.benchmark.jobs import Job
-    from uniot.benchmark.launching import Launcher
     from uniot.benchmark.protocol import TaskSet
-    from uniot.benchmark.runner import Summary
+    from uniot.benchmark.runner import Launcher, Summary
     from uniot.benchmark.studies import Study
-    from uniot.data.published_set import ClassSplit
+    from uniot.datasets.catalogue import ClassSplit
 
 _DATA, _SPLIT, _WHERE, _UNIVERSALITY = "Data", "A split of your own", "Where it runs", "Study universality"
-_JOBS_ON_SLURM = 100
 
 
 def benchmark(
-    out: Annotated[Path, typer.Option(help="Folder for the results. A benchmark in it goes on.")],
+    out: Annotated[Path, typer.Option(help="Folder for the results. A benchmark that is already there is continued.")],
     dataset: Annotated[
         str | None,
         typer.Argument(
@@ -39,25 +44,40 @@ def benchmark(
     methods: Annotated[
         str | None,
         typer.Option(
-            help="By commas, see `uniot methods`; or `all`. uniot-universal,uniot,source-only, or the study's."
+            help="Comma-separated, see `uniot methods`; or `all`. Default: unincm,uniot,source-only, or the study's."
         ),
     ] = None,
     study: Annotated[
         str | None,
         typer.Option(
-            help="Vary one thing at a time: ablation, robustness, sensitivity as the paper does, beyond; or "
-            "universality: every kind of class split and target, on several data sets."
+            help="Vary one thing at a time: ablation, robustness, sensitivity as the paper does; target-learners, "
+            "which has other losses in place of L_PCD; beyond; or universality: every kind of class split and target, "
+            "on several data sets."
         ),
     ] = None,
-    tasks: Annotated[str | None, typer.Option(help="Such as A2W,D2W; all, or the study's.")] = None,
-    settings: Annotated[str | None, typer.Option(help="Of open-partial, open, partial, closed; open-partial.")] = None,
+    tasks: Annotated[str | None, typer.Option(help="Tasks such as A2W,D2W. Default: all, or the study's.")] = None,
+    settings: Annotated[
+        str | None,
+        typer.Option(help="Of open-partial, open, partial, closed; default open-partial. For universality: scenarios."),
+    ] = None,
     seeds: Annotated[
-        int, typer.Option(min=1, help="How many; 3 are the seeds 0, 1 and 2. Of universality: number of splits.")
+        int, typer.Option(min=1, help="Number of seeds: 3 are 0, 1 and 2. For universality: number of splits.")
     ] = 3,
-    steps: Annotated[int | None, typer.Option(min=1, help="Of every job; chosen by the size of the target.")] = None,
+    steps: Annotated[
+        int | None, typer.Option(min=1, help="Training steps of every job; by default from the size of the target.")
+    ] = None,
+    oracle_selection: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            metavar="TIMES",
+            help="Also score the model with target labels at this many steps, and write the best to the column "
+            "h_oracle_selection of results.csv: what a choice by target labels would gain. It enters no table.",
+        ),
+    ] = 0,
     options: Annotated[
         Path | None,
-        typer.Option(help="TOML file of settings for all methods, and of a table for each that has its own."),
+        typer.Option(help="TOML file: settings for all methods, and a table per method with its own."),
     ] = None,
     features: Annotated[
         list[str] | None,
@@ -82,13 +102,11 @@ def benchmark(
     weights: Annotated[Path | None, typer.Option(help="Its weights from a file.", rich_help_panel=_DATA)] = None,
     incomplete: Annotated[
         bool,
-        typer.Option(
-            "--incomplete", help="Take data that are not all as published, to try things with.", rich_help_panel=_DATA
-        ),
+        typer.Option("--incomplete", help="Accept data that are not complete, for trials.", rich_help_panel=_DATA),
     ] = False,
     store: Annotated[
         Path | None,
-        typer.Option(help="Folder that keeps embeddings between runs; one of yours.", rich_help_panel=_DATA),
+        typer.Option(help="Folder that keeps embeddings between runs; by default your own.", rich_help_panel=_DATA),
     ] = None,
     split: Annotated[
         Path | None,
@@ -118,8 +136,11 @@ def benchmark(
             "--quick", help="One split and two pairs of domains of each data set.", rich_help_panel=_UNIVERSALITY
         ),
     ] = False,
-    jobs: Annotated[int | None, typer.Option(min=1, help="Jobs at a time; one a core.", rich_help_panel=_WHERE)] = None,
-    threads: Annotated[int, typer.Option(min=1, help="Of a job.", rich_help_panel=_WHERE)] = 1,
+    jobs: Annotated[
+        int | None,
+        typer.Option(min=1, help="Number of jobs at the same time; by default one per core.", rich_help_panel=_WHERE),
+    ] = None,
+    threads: Annotated[int, typer.Option(min=1, help="Threads per job.", rich_help_panel=_WHERE)] = 1,
     slurm: Annotated[
         bool, typer.Option("--slurm", help="Submit the jobs to Slurm, --jobs at a time.", rich_help_panel=_WHERE)
     ] = False,
@@ -134,15 +155,15 @@ def benchmark(
 ) -> None:
     """Compare methods on the tasks of a data set: one protocol, the same embeddings and batches for all.
 
-    Every job is a method, setting, task and seed. Stopped in any way, the same command goes on from there.
+    Every job is a method, setting, task and seed. After an interruption, the same command continues.
 
-    Example: `uniot benchmark office31 --methods uniot-universal,dance --features features.npz --out results/`
+    Example: `uniot benchmark office31 --methods unincm,dance --features features.npz --out results/`
 
     Example: `uniot benchmark --study universality --features office31=features.npz --features pacs=pacs.npz --out
     suite/`
     """
     from uniot.benchmark.features import features_backbone
-    from uniot.benchmark.planning import Options, check_methods, plan_jobs
+    from uniot.benchmark.jobs import Options, check_methods, plan_jobs
     from uniot.benchmark.studies import plan_study
 
     chosen = Options() if options is None else Options.read(options)
@@ -150,7 +171,6 @@ def benchmark(
         chosen = Options({**chosen.shared, "steps": steps}, chosen.of_method)
     if study == "universality":
         refuse_for_universality(
-            settings=settings,
             split=split,
             common=common,
             source_private=source_private,
@@ -160,16 +180,18 @@ def benchmark(
             weights=weights,
             store=store,
             incomplete=incomplete or None,
+            oracle_selection=oracle_selection or None,
         )
-        launcher = _launcher(out, jobs, threads, slurm_set or [], slurm=slurm)
-        planned = plan(
+        launcher = make_launcher(out, jobs, threads, slurm_set or [], slurm=slurm)
+        planned = plan_scenarios(
             out,
             dataset,
             features or [],
             methods=None if methods is None else _methods(methods, None),
             purpose=purpose or "choice",
             n_splits=seeds,
-            task_names=_words(tasks),
+            task_names=comma_separated(tasks),
+            scenarios=comma_separated(settings),
             options=chosen,
             threads=threads,
             quick=quick,
@@ -190,18 +212,27 @@ def benchmark(
         raise DataError("give the data with --features FILE or with --images FOLDER, one of the two.")
     if images is None and (weights is not None or store is not None):
         raise SettingsError("--weights and --store are for --images. Leave them out.")
-    own_split = _own_split(split, (common, source_private, target_private))
-    if own_split is not None and settings is not None:
+    given_split = own_split(split, (common, source_private, target_private))
+    if given_split is not None and settings is not None:
         raise SettingsError("--settings are published splits, and a split of your own is given too. Leave one out.")
-    task_set = _task_set(dataset, file, images, is_own=own_split is not None)
-    splits = own_split or task_set.splits(_words(settings) or ["open-partial"])
+    task_set = find_tasks(dataset, file, images, is_own=given_split is not None)
+    splits = given_split or task_set.splits(comma_separated(settings) or ["open-partial"])
     asked = _study(study, settings, task_set, splits)
-    task_names = _words(tasks) or list((asked and asked.tasks) or task_set.tasks)
+    task_names = comma_separated(tasks) or list((asked and asked.tasks) or task_set.tasks)
     named = _methods(methods, asked)
     check_methods(named, chosen)
     if images is not None:
         backbone = backbone or "efficientnet_lite0"
-        file = _embed(task_set, task_names, images, out, backbone, weights, store, incomplete=incomplete)
+        file = embed_images(
+            task_set,
+            task_names,
+            images,
+            out,
+            backbone=backbone,
+            weights=weights,
+            store=store,
+            incomplete=incomplete,
+        )
     assert file is not None
     planned = (partial(plan_jobs, splits=splits) if asked is None else partial(plan_study, asked))(
         tasks=task_set,
@@ -214,9 +245,9 @@ def benchmark(
         threads=threads,
         incomplete=incomplete,
     )
-    launcher = _launcher(out, jobs, threads, slurm_set or [], slurm=slurm)
+    launcher = make_launcher(out, jobs, threads, slurm_set or [], slurm=slurm)
     _run(
-        planned,
+        [replace(job, oracle_selection=oracle_selection) for job in planned],
         out,
         launcher,
         partial(show, dataset=task_set.name) if asked is None else partial(show_study, asked, task_set=task_set),
@@ -224,34 +255,28 @@ def benchmark(
 
 
 def _run(jobs: list[Job], out: Path, launcher: Launcher, shown: Callable[[Summary, Path], list[Path]]) -> None:
-    """Run the jobs, show and write what came of them, and exit with 1 if any failed."""
+    """Run the jobs, print and write the results, and exit with 1 if a job failed."""
     from rich.console import Console
 
-    from uniot.benchmark.live import watching
     from uniot.benchmark.runner import run_benchmark
 
     with watching(jobs, launcher.count, Console(stderr=True, highlight=False)) as watcher:
         summary = run_benchmark(jobs, out, launcher, watcher)
-    conclude(summary, out, shown(summary, out))
+    show_end(summary, out, shown(summary, out))
     if summary.failures:
         raise typer.Exit(1)
 
 
-def _words(text: str | None) -> list[str]:
-    """What is between commas, each once."""
-    return list(dict.fromkeys(word for part in (text or "").split(",") if (word := part.strip())))
-
-
 def _methods(text: str | None, study: Study | None) -> list[str]:
-    from uniot.methods import METHODS
+    from uniot.methods.registry import METHODS
 
     if text is None:
-        return ["uniot-universal", "uniot", "source-only"] if study is None else list(study.methods)
-    return list(METHODS) if text.strip() == "all" else _words(text)
+        return ["unincm", "uniot", "source-only"] if study is None else list(study.methods)
+    return list(METHODS) if text.strip() == "all" else comma_separated(text)
 
 
 def _study(name: str | None, settings: str | None, task_set: TaskSet, splits: dict[str, ClassSplit]) -> Study | None:
-    """The study of this name, which sets out from one split."""
+    """Return the study of this name on one split; None without a name."""
     from uniot.benchmark.studies import make_study
 
     if name is None:
@@ -260,89 +285,3 @@ def _study(name: str | None, settings: str | None, task_set: TaskSet, splits: di
         raise SettingsError("a study chooses its settings. Leave --settings out, or give a split with --split FILE.")
     ((setting, split),) = splits.items()
     return make_study(name, task_set, setting, split)
-
-
-def _own_split(file: Path | None, lists: tuple[str | None, str | None, str | None]) -> dict[str, ClassSplit] | None:
-    """A split that is not published, by its name."""
-    from uniot.benchmark.protocol import custom_split, read_split
-
-    given = any(part is not None for part in lists)
-    if file is not None and given:
-        raise SettingsError("--split FILE says which classes are common and private. Leave the other lists out.")
-    if file is not None:
-        return dict([read_split(file)])
-    return {"custom": custom_split(*map(_words, lists))} if given else None
-
-
-def _task_set(dataset: str, features: Path | None, images: Path | None, *, is_own: bool) -> TaskSet:
-    """The published set of this name; or, where the split is one's own, a set of one's own."""
-    from uniot.benchmark.features import domain_names
-    from uniot.benchmark.image_domains import image_domain_names
-    from uniot.benchmark.protocol import TaskSet, folder_name
-
-    try:
-        return TaskSet.of_published(dataset)
-    except DataError as error:
-        if not is_own:
-            raise DataError(f"{error} A set of your own needs a split: give --split FILE.") from None
-    names = domain_names(features) if features is not None else image_domain_names(images or Path())
-    return TaskSet.of_domains(folder_name(dataset, "the name of the set"), names)
-
-
-def _embed(
-    task_set: TaskSet,
-    task_names: list[str],
-    images: Path,
-    out: Path,
-    backbone: str,
-    weights: Path | None,
-    store: Path | None,
-    *,
-    incomplete: bool,
-) -> Path:
-    """A folder with the embeddings of the domains that the tasks use."""
-    from uniot.benchmark.image_domains import embed_domains
-    from uniot.embeddings.image_reader import ImageReader
-    from uniot.embeddings.store import EmbeddingStore
-    from uniot.images import Reading
-    from uniot.run_folder import only_one_writer
-    from uniot.settings import ImageSettings
-
-    letters = dict.fromkeys(letter for task in task_names for letter in task_set.pair(task))
-    settings = ImageSettings.checked(backbone=backbone, weights=None if weights is None else str(weights))
-    with only_one_writer(out), reading_progress({}) as progress:
-        # An image that cannot be read changes what is compared, so it is an error unless less was asked for.
-        reading = Reading(EmbeddingStore(store), strict=not incomplete, progress=progress)
-        return embed_domains(
-            task_set,
-            images,
-            letters,
-            ImageReader.open(settings),
-            out / "embeddings",
-            reading=reading,
-            as_published=not incomplete,
-        )
-
-
-def _launcher(out: Path, jobs: int | None, threads: int, parameters: list[str], *, slurm: bool) -> Launcher:
-    from uniot.benchmark.cluster import Cluster
-    from uniot.benchmark.local import LocalWorkers
-    from uniot.embeddings.reading import available_cores
-
-    if not slurm:
-        if parameters:
-            raise SettingsError("--slurm-set is for jobs on Slurm. Give --slurm too, or leave it out.")
-        return LocalWorkers(jobs or max(1, available_cores() // threads))
-    values = {"cpus_per_task": threads} | dict(map(_parameter, parameters))
-    kind = str(values.pop("cluster", "slurm"))
-    return Cluster(out, jobs or _JOBS_ON_SLURM, kind, values)
-
-
-def _parameter(text: str) -> tuple[str, int | float | str]:
-    key, equals, value = text.partition("=")
-    if not equals or not key:
-        raise SettingsError(f"--slurm-set is {text!r}. Give KEY=VALUE, such as timeout_min=60.")
-    for kind in (int, float):
-        with suppress(ValueError):
-            return key, kind(value)
-    return key, value

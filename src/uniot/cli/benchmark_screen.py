@@ -1,22 +1,31 @@
-"""What `uniot benchmark` shows and writes when the jobs are over."""
+"""Screen of `uniot benchmark`: the progress of the jobs, and the tables when they are finished."""
 
 from __future__ import annotations
 
+import statistics
 import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table as RichTable
+from rich.text import Text
+
 from uniot.cli.screen import console
-from uniot.words import counted
+from uniot.errors import DataError, MissingPackageError
+from uniot.io.text import counted
 
 if TYPE_CHECKING:
-    from rich.table import Table as RichTable
-
+    from uniot.benchmark.jobs import Job
     from uniot.benchmark.protocol import TaskSet
-    from uniot.benchmark.runner import Summary
-    from uniot.benchmark.score_grid import Cell
-    from uniot.benchmark.studies import Study
-    from uniot.benchmark.study_files import Finding
+    from uniot.benchmark.results import Cell, Result
+    from uniot.benchmark.runner import Summary, Watcher
+    from uniot.benchmark.studies import Finding, Study
     from uniot.benchmark.tables import Table
 
 _MOST_FAILURES = 20
@@ -25,22 +34,34 @@ _WIDTH_OF_A_FILE = 240
 
 
 def show(summary: Summary, out: Path, dataset: str) -> list[Path]:
-    """The H-scores on the screen, and every table in files."""
-    from uniot.benchmark.table_files import write_tables
+    """Print the H-scores, write every table, and draw the critical-difference diagram if there are enough tasks.
+
+    Returns:
+        The files that were written.
+    """
+    from uniot.benchmark.ranking import rank_methods, write_critical_difference
+    from uniot.benchmark.table_formats import write_tables
     from uniot.benchmark.tables import make_tables
 
     screen = console(_WIDTH_OF_A_FILE)
     for table in make_tables(summary.results, "h", dataset=dataset):
         screen.print(_on_screen(table))
         screen.print(table.caption)
-    return write_tables(out, summary.results, dataset=dataset)
+    written = write_tables(out, summary.results, dataset=dataset)
+    # Few methods or tasks cannot be ranked, and figures need an extra.
+    with suppress(DataError, MissingPackageError):
+        written += write_critical_difference(out / "figures", "ranks", rank_methods(summary.results))
+    return written
 
 
 def show_study(study: Study, summary: Summary, out: Path, task_set: TaskSet) -> list[Path]:
-    """What is varied against H on the screen; everything, with figures, in files."""
-    from rich.table import Table as RichTable
+    """Print the H-scores for each value that the study varies, and write all findings and figures.
 
-    from uniot.benchmark.study_files import study_findings, write_study
+    Returns:
+        The files that were written.
+    """
+    from uniot.benchmark.figures import write_study
+    from uniot.benchmark.studies import study_findings
 
     if not study.axes:
         tables = show(summary, out, task_set.name)
@@ -68,8 +89,8 @@ def _spread(finding: Finding) -> str:
     return f"{finding.mean:.1f}" if finding.deviation is None else f"{finding.mean:.1f} ± {finding.deviation:.1f}"
 
 
-def conclude(summary: Summary, out: Path, written: list[Path]) -> None:
-    """What failed, how many jobs there were, and where the numbers are."""
+def show_end(summary: Summary, out: Path, written: list[Path]) -> None:
+    """Print failed jobs, the number of jobs, and where the results are."""
     screen = console()
     for failure in summary.failures[:_MOST_FAILURES]:
         screen.print(f"Failed: {failure.job}: {failure.reason} See {failure.folder}/")
@@ -90,9 +111,6 @@ def conclude(summary: Summary, out: Path, written: list[Path]) -> None:
 
 
 def _on_screen(table: Table) -> RichTable:
-    from rich.table import Table as RichTable
-    from rich.text import Text
-
     shown = RichTable(box=None, pad_edge=False)
     for number, column in enumerate(("method", *table.columns)):
         shown.add_column(Text(column), justify="right" if number else "left")
@@ -106,6 +124,171 @@ def _cell(cell: Cell) -> str:
     failed = f" ({cell.n_failed} failed)" if cell.n_failed and cell.mean is not None else ""
     reported = "" if cell.reported is None else f" [{cell.reported:.1f}]"
     mean = cell.mean_text if cell.mean is None else f"{cell.mean:.1f}"
-    # Where there are no bold letters, as in a file, the mark of Markdown tells the best.
+    # Without bold letters, as in a file, Markdown marks the best.
     mark = "**" if cell.is_best and not sys.stdout.isatty() else ""
     return f"{mark}{mean}{deviation}{mark}{failed}{reported}"
+
+
+def show_universality(jobs: Sequence[Job], summary: Summary, out: Path, *, purpose: str) -> list[Path]:
+    """Print the summaries per family of scenarios and write all scores.
+
+    Returns:
+        The files that were written.
+    """
+    from uniot.benchmark.figures import COLUMNS, summary_cells, write_universality
+    from uniot.benchmark.tables import method_title
+    from uniot.benchmark.universality import scenario_scores, summarise
+
+    scores = scenario_scores(jobs, summary.results)
+    screen = console(_WIDTH_OF_A_FILE)
+    summaries = summarise(scores)
+    for method in dict.fromkeys(one.method for one in summaries):
+        shown = RichTable(box=None, pad_edge=False, title=Text(method_title(method)), title_justify="left")
+        for place, column in enumerate(COLUMNS):
+            shown.add_column(column, justify="right" if place > 1 else "left")
+        for one in summaries:
+            if one.method == method:
+                shown.add_row(*map(Text, summary_cells(one)))
+        screen.print(shown)
+    return write_universality(out, scores, purpose=purpose)
+
+
+_MOST_RUNNING = 8
+_REFRESHES_PER_SECOND = 4
+
+
+@contextmanager
+def watching(jobs: Sequence[Job], at_once: int, screen: Console) -> Iterator[Watcher]:
+    """Yield a watcher that shows the progress on `screen`.
+
+    Args:
+        jobs: all jobs of the benchmark.
+        at_once: number of jobs that run at the same time, for the remaining time.
+        screen: a terminal shows a table, anything else one line per job.
+    """
+    if not screen.is_terminal:
+        yield PlainLines(len(jobs), screen)
+        return
+    table = LiveTable(jobs, at_once)
+    with Live(
+        get_renderable=table.render,
+        console=screen,
+        refresh_per_second=_REFRESHES_PER_SECOND,
+        vertical_overflow="ellipsis",
+    ):
+        yield table
+
+
+class PlainLines:
+    """Progress as one line per finished job."""
+
+    def __init__(self, total: int, screen: Console) -> None:
+        self._total = total
+        self._screen = screen
+        self._n_kept = self._n_over = 0
+
+    def kept(self, job: Job, result: Result) -> None:
+        self._n_kept += 1
+        self._n_over += 1
+
+    def started(self, job: Job) -> None:
+        if self._n_kept:
+            self._print(f"{self._n_kept} of {self._total} jobs were finished before")
+            self._n_kept = 0
+
+    def ended(self, job: Job, result: Result) -> None:
+        self._n_over += 1
+        what = f"failed: {result.failure}" if result.h is None else f"H {100 * result.h:.1f}, {result.seconds:.1f} s"
+        self._print(f"[{self._n_over}/{self._total}] {job}: {what}")
+
+    def _print(self, line: str) -> None:
+        self._screen.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+@dataclass
+class _Cell:
+    """Finished jobs of one method in one column."""
+
+    total: int = 0
+    h: list[float] = field(default_factory=list)
+    n_failed: int = 0
+
+    def text(self) -> Text:
+        mean = f"  H {100 * statistics.fmean(self.h):.1f}" if self.h else ""
+        text = Text(f"{len(self.h)}/{self.total}{mean}")
+        if self.n_failed:
+            text.append(f"  {self.n_failed} failed", style="red")
+        return text
+
+
+class LiveTable:
+    """A table of jobs done and mean H: a row per method, a column per setting or data set."""
+
+    def __init__(self, jobs: Sequence[Job], at_once: int) -> None:
+        self._methods = list(dict.fromkeys(job.method for job in jobs))
+        self._columns = list(dict.fromkeys(_column(job) for job in jobs))
+        self._cells = {(method, column): _Cell() for method in self._methods for column in self._columns}
+        for job in jobs:
+            self._cells[job.method, _column(job)].total += 1
+        self._n_left = len(jobs)
+        self._at_once = at_once
+        self._running: dict[str, float] = {}
+        self._seconds: list[float] = []
+
+    def kept(self, job: Job, result: Result) -> None:
+        self._count(job, result)
+
+    def started(self, job: Job) -> None:
+        # A new dict, because another thread draws the screen.
+        self._running = {**self._running, str(job): time.monotonic()}
+
+    def ended(self, job: Job, result: Result) -> None:
+        self._running = {name: begun for name, begun in self._running.items() if name != str(job)}
+        self._seconds.append(result.seconds)
+        self._count(job, result)
+
+    def render(self) -> RenderableType:
+        """Return the current table."""
+        table = RichTable(box=None, pad_edge=False)
+        table.add_column("method", no_wrap=True)
+        for column in self._columns:
+            table.add_column(Text(column), no_wrap=True)
+        for method in self._methods:
+            table.add_row(Text(method), *(self._cells[method, column].text() for column in self._columns))
+        running = list(self._running.items())
+        lines = [Text(f"  {name} ({time.monotonic() - begun:.0f} s)") for name, begun in running[:_MOST_RUNNING]]
+        if len(running) > _MOST_RUNNING:
+            lines.append(Text(f"  … and {len(running) - _MOST_RUNNING} more"))
+        return Group(table, Text(self._status(len(running))), *lines)
+
+    def _status(self, n_running: int) -> str:
+        total = sum(cell.total for cell in self._cells.values())
+        n_failed = sum(cell.n_failed for cell in self._cells.values())
+        failed = f", {n_failed} failed" if n_failed else ""
+        return f"{total - self._n_left} of {total} jobs done{failed}, {n_running} running{self._left()}"
+
+    def _left(self) -> str:
+        if not self._seconds or not self._n_left:
+            return ""
+        seconds = statistics.fmean(self._seconds) * self._n_left / self._at_once
+        return f", about {_duration(seconds)} left"
+
+    def _count(self, job: Job, result: Result) -> None:
+        cell = self._cells[job.method, _column(job)]
+        self._n_left -= 1
+        if result.h is None:
+            cell.n_failed += 1
+        else:
+            cell.h.append(result.h)
+
+
+def _column(job: Job) -> str:
+    return job.dataset or job.setting
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    if seconds < 90 * 60:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h"

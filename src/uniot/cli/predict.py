@@ -1,4 +1,4 @@
-"""`uniot predict`: a finished run answers for samples that it has not seen."""
+"""`uniot predict` and `uniot embed`: commands on new images or embeddings."""
 
 from __future__ import annotations
 
@@ -10,78 +10,90 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
-from uniot.cli.checks import check_folder, check_writable, refuse_for_embeddings
-from uniot.cli.preference import Preferred, PrivatePrior
-from uniot.cli.progress import reading_progress
-from uniot.cli.run_files import warn_of_outdated_names
-from uniot.cli.screen import Tally, skipped_line
+from uniot.cli.options import (
+    Preferred,
+    PrivatePrior,
+    Store,
+    Strict,
+    Weights,
+    Workers,
+    check_folder,
+    check_writable,
+    refuse_for_embeddings,
+)
+from uniot.cli.screen import Tally, reading_progress, skipped_line
 from uniot.errors import DataError
+from uniot.io.text import counted
 
 if TYPE_CHECKING:
-    from uniot.data.image_files import ImageFile
-    from uniot.embeddings.reading import Skipped
-    from uniot.images import Reading
-    from uniot.model import AdaptedModel
-    from uniot.prediction import Prediction
-    from uniot.sorted_copies import SortedCopies
+    from uniot.images.files import ImageFile
+    from uniot.images.reading import Skipped
+    from uniot.io.predictions import Prediction
+    from uniot.io.sorted_copies import SortedCopies
+    from uniot.runs import Run
+    from uniot.training.images import Reading
+    from uniot.training.model import AdaptedModel
 
 
 def predict(
     run: Annotated[Path, typer.Argument(help="Folder of a finished run.")],
     new: Annotated[
         list[Path],
-        typer.Argument(help="New samples: images, a folder of images, a list file, or a file of embeddings."),
+        typer.Argument(help="New images: files, a folder, a list file; or a file of embeddings."),
     ],
-    out: Annotated[Path | None, typer.Option(help="A .csv or .parquet to write; standard output if not given.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Table to write, .csv or .parquet. Default: printed.")] = None,
     copy_to: Annotated[
-        Path | None, typer.Option(help="Also copy the images into folders by predicted class and group.")
+        Path | None,
+        typer.Option(help="Also copy the images into this folder, sorted into one folder per class or group."),
     ] = None,
     private_prior: PrivatePrior = None,
     prefer: Preferred = None,
-    strict: Annotated[bool, typer.Option("--strict", help="Stop at the first image that cannot be read.")] = False,
-    store: Annotated[Path | None, typer.Option(help="Folder that keeps embeddings between runs; one of yours.")] = None,
-    workers: Annotated[
-        int | None, typer.Option(min=0, help="Threads that read and decode images; one per core.")
-    ] = None,
+    strict: Strict = False,
+    store: Store = None,
+    workers: Workers = None,
 ) -> None:
-    """Label new samples with a finished run, each on its own.
+    """Label new images with a finished run.
 
-    Names given to groups on the page of `uniot label` are used here too.
+    Names that you gave to groups with `uniot label` are used. A class that the run found absent is hardly ever
+    predicted: new images get the most similar class or unknown. Run `uniot adapt` again if the class may appear.
 
-    --private-prior and --prefer move the threshold between known and unknown, and nothing is adapted again; the
-    fraction is that of the fitted target.
+    --private-prior and --prefer call more or fewer images unknown without a new run; the fraction refers to the
+    unlabelled images of the run.
 
     Example: `uniot predict run/ holiday-photos/ --out new.csv`
     """
-    from uniot.answers import AnswerWriter
-    from uniot.data.image_files import is_image
-    from uniot.embeddings.store import EmbeddingStore
-    from uniot.images import Reading
-    from uniot.model_files import load_annotated
-    from uniot.run_contents import preference_line
-    from uniot.sorted_copies import SortedCopies, check_destination
+    from uniot.images.files import is_image
+    from uniot.images.store import EmbeddingStore
+    from uniot.io.predictions import PredictionWriter
+    from uniot.io.sorted_copies import SortedCopies, check_destination
+    from uniot.runs import Run
+    from uniot.runs.run import preference_line
+    from uniot.training.images import Reading
 
     if out is not None:
         check_writable(out, (".csv", ".parquet"))
     if copy_to is not None:
         check_folder(copy_to)
-        check_destination(copy_to, _collections(run, new))
     files = _image_files(new)
     if files is None:
         given = {"--copy-to": copy_to, "--strict": strict or None, "--store": store, "--workers": workers}
         refuse_for_embeddings(given, f"{new[0]} is a file of embeddings")
-    model = load_annotated(run, private_prior, None if prefer is None else prefer.value)
-    warn_of_outdated_names(run, model)
+    opened = Run.open(run, private_prior, None if prefer is None else prefer.value)
+    if copy_to is not None:
+        check_destination(copy_to, _collections(opened, new))
+    model = opened.model
+    if opened.outdated_annotations is not None:
+        typer.echo(f"Warning: {opened.outdated_annotations}", err=True)
     preference = preference_line(model)
     if out is None and copy_to is None and files is not None and all(map(is_image, new)):
-        # One photograph is as soon computed as looked up.
+        # Embedding one image takes no longer than looking it up in the store.
         _print_lines(model, files, Reading(EmbeddingStore(store), strict, workers) if len(new) > 1 else Reading())
         if preference is not None:
             typer.echo(preference, err=True)
         return
     copies = None
     if copy_to is not None:
-        collections = _collections(run, new)
+        collections = _collections(opened, new)
         copies = SortedCopies(copy_to, model.classes, collections=collections, group_names=model.group_names)
     tally = Tally()
     skipped: list[Skipped] = []
@@ -90,35 +102,32 @@ def predict(
             blocks = _embedding_blocks(model, new[0])
         else:
             reading = Reading(
-                EmbeddingStore(store), strict, workers, stack.enter_context(reading_progress({"images": new[0]}))
+                EmbeddingStore(store), strict, workers, stack.enter_context(reading_progress({"images": str(new[0])}))
             )
             blocks = _image_blocks(model, files, reading, skipped)
         place: Path | TextIO = sys.stdout if out is None else out
-        writer = stack.enter_context(AnswerWriter(place, model.classes, model.unknown, model.group_names))
+        writer = stack.enter_context(PredictionWriter(place, model.classes, model.unknown, model.group_names))
         for names, paths, prediction in blocks:
             writer.write(names, prediction)
             tally.add(prediction)
             if copies is not None and names is not None:
                 copies.write(zip(paths, names, strict=True), prediction)
-    _tell(tally, skipped, out)
+    _show_summary(tally, skipped, out)
     if preference is not None:
         typer.echo(preference, err=out is None)
     if copies is not None and copy_to is not None:
-        _tell_of_copies(copies, copy_to, err=out is None)
+        _show_copies(copies, copy_to, err=out is None)
 
 
-def _collections(run: Path, new: list[Path]) -> list[Path]:
-    """The new samples, and source and target of the run as far as it says where they lay."""
-    from uniot.settings import read_inputs
-
-    settings = run / "settings.toml"
-    inputs = read_inputs(settings) if settings.is_file() else {}
+def _collections(run: Run, new: list[Path]) -> list[Path]:
+    """Return the places of the new samples, and of the two collections of the run if it has them."""
+    inputs = run.inputs
     return [*new, *(Path(inputs[name]) for name in ("source", "target") if name in inputs)]
 
 
 def _image_files(new: list[Path]) -> Iterable[ImageFile] | None:
-    """The images that are meant; None where it is a file of embeddings."""
-    from uniot.data.image_files import given_images, holds_images, stream_images
+    """Return the new images; None for a file of embeddings."""
+    from uniot.images.files import check_list, given_images, holds_images, stream_images
 
     for place in new:
         if not place.exists():
@@ -127,12 +136,13 @@ def _image_files(new: list[Path]) -> Iterable[ImageFile] | None:
             )
     if len(new) > 1:
         return given_images(new)
+    check_list(new[0])
     return stream_images(new[0]) if holds_images(new[0]) else None
 
 
 def _print_lines(model: AdaptedModel, files: Iterable[ImageFile], reading: Reading) -> None:
-    """Photographs that are given one by one get a line each, for people."""
-    from uniot.images import predict_images
+    """Print a line per image."""
+    from uniot.training.images import predict_images
 
     for block in predict_images(model, files, reading):
         for row, file in enumerate(block.files):
@@ -152,8 +162,8 @@ def _in_words(model: AdaptedModel, answers: Prediction, row: int) -> str:
 
 
 def _embedding_blocks(model: AdaptedModel, new: Path) -> Iterator[tuple[list[str] | None, list[Path], Prediction]]:
-    from uniot.arrays import inputs_of
-    from uniot.data.embedding_files import read_embeddings
+    from uniot.io.embedding_files import read_embeddings
+    from uniot.training.samples import inputs_of
 
     embeddings = read_embeddings(new)
     samples = embeddings.ids or [str(row) for row in range(len(embeddings.x))]
@@ -163,31 +173,81 @@ def _embedding_blocks(model: AdaptedModel, new: Path) -> Iterator[tuple[list[str
 def _image_blocks(
     model: AdaptedModel, files: Iterable[ImageFile], reading: Reading, skipped: list[Skipped]
 ) -> Iterator[tuple[list[str] | None, list[Path], Prediction]]:
-    from uniot.images import predict_images
+    from uniot.training.images import predict_images
 
     for block in predict_images(model, files, reading):
         skipped += block.skipped
         yield [file.name for file in block.files], [file.path for file in block.files], block.prediction
 
 
-def _tell(tally: Tally, skipped: list[Skipped], out: Path | None) -> None:
-    """What came out; on standard error where standard output is the table."""
-    from uniot.images import skipped_beside, write_skipped
+def _show_summary(tally: Tally, skipped: list[Skipped], out: Path | None) -> None:
+    """Print the counts, and the images that could not be read; to standard error if standard output is the table."""
+    from uniot.training.images import skipped_beside, write_skipped
 
     if out is None:
         typer.echo(tally.verdict(), err=True)
     else:
-        typer.echo(f"{tally.verdict()} Every answer is in {out}.")
+        typer.echo(f"{tally.verdict()} Every prediction is in {out}.")
         write_skipped(skipped_beside(out), skipped)
     if skipped:
         typer.echo(skipped_line(skipped, None if out is None else skipped_beside(out)), err=out is None)
 
 
-def _tell_of_copies(copies: SortedCopies, place: Path, *, err: bool) -> None:
+def _show_copies(copies: SortedCopies, place: Path, *, err: bool) -> None:
     typer.echo(f"The images are sorted into folders in {place}.", err=err)
     if copies.had_files:
         typer.echo(
-            f"{place} was not empty. What it held is as it was, so that earlier images may lie beside these; "
-            "a new folder would hold these alone.",
+            f"{place} was not empty. Its files were kept, so earlier images may be among these; give a new folder to "
+            "get these alone.",
             err=err,
         )
+
+
+def embed(
+    images: Annotated[Path, typer.Argument(help="A folder of images, a list file, or an image.")],
+    out: Annotated[Path, typer.Option(help="File to write: .npz, .npy, .parquet or .safetensors.")],
+    labelled: Annotated[
+        bool,
+        typer.Option("--labelled", help="Also write the labels: the names of the folders, or those in the list file."),
+    ] = False,
+    backbone: Annotated[
+        str, typer.Option(help="Pretrained network, a model of timm; the default needs no download.")
+    ] = "efficientnet_lite0",
+    weights: Weights = None,
+    flip: Annotated[
+        bool, typer.Option("--flip", help="Also look at each image mirrored; takes twice as long.")
+    ] = False,
+    strict: Strict = False,
+    store: Store = None,
+    workers: Workers = None,
+) -> None:
+    """Compute embeddings, the numbers by which a pretrained network describes an image.
+
+    Example: `uniot embed labelled/ --labelled --out labelled.npz`
+    """
+    import numpy as np
+
+    from uniot.config import ImageSettings
+    from uniot.images.backbones import ImageReader
+    from uniot.images.files import holds_images, labelled_images, unlabelled_images
+    from uniot.images.store import EmbeddingStore
+    from uniot.io.embedding_files import WRITTEN_SUFFIXES, write_embeddings
+    from uniot.io.files import replacing
+    from uniot.training.images import Reading, read_collection, skipped_beside, write_skipped
+
+    if not holds_images(images):
+        raise DataError(f"{images} is not a folder of images, a list file or an image. Give one of these.")
+    settings = ImageSettings.checked(backbone=backbone, weights=None if weights is None else str(weights), flip=flip)
+    check_writable(out, WRITTEN_SUFFIXES)
+    reader = ImageReader.open(settings)
+    files = labelled_images(images) if labelled else unlabelled_images(images)
+    with reading_progress({"images": str(images)}) as progress:
+        found = read_collection(files, reader, Reading(EmbeddingStore(store), strict, workers, progress))
+    labels = np.array([str(file.label) for file in found.files]) if labelled else None
+    names = [file.name for file in found.files]
+    write_embeddings(out, found.values.astype(np.float32), labels, names, replacing=replacing)
+    width, views = found.values.shape[1], ", averaged with the mirrored images" if flip else ""
+    typer.echo(f"{out} contains {counted(len(names), 'embedding')} of {width} numbers by {backbone}{views}.")
+    write_skipped(skipped_beside(out), found.skipped)
+    if found.skipped:
+        typer.echo(skipped_line(found.skipped, skipped_beside(out)))

@@ -1,34 +1,38 @@
-"""The summary of a run for people: tables and sentences on standard output."""
+"""Tables, sentences and progress bars of commands."""
 
 from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, ProgressColumn, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from uniot.words import counted, listed, plural
+from uniot.io.text import counted, listed, plural
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from uniot.embeddings.reading import Skipped
-    from uniot.evaluation import Evaluation
-    from uniot.images import ImageRun
-    from uniot.model import AdaptedModel
-    from uniot.prediction import Prediction
+    from uniot.images.reading import Skipped
+    from uniot.io.predictions import Prediction
+    from uniot.runs import RunFiles
+    from uniot.training.images import ImageCollections
+    from uniot.training.model import AdaptedModel
 
 _MOST_LINES = 15
 
 
 def console(width_of_a_file: int | None = None) -> Console:
-    """Answers go to standard output, without colours where it is a file.
+    """Return a console on standard output, without colours if that is a file.
 
     Args:
-        width_of_a_file: columns that tables may take where no terminal sets the width.
+        width_of_a_file: width of tables if no terminal sets it.
     """
     is_terminal = sys.stdout.isatty()
     width = None if is_terminal else width_of_a_file
@@ -36,11 +40,11 @@ def console(width_of_a_file: int | None = None) -> Console:
 
 
 def show_prediction(model: AdaptedModel, prediction: Prediction) -> None:
-    """Which classes were found how often, and the private groups."""
+    """Print how often each class and each group of unknown samples was found."""
     found = Counter(str(name) for name in model.labels(prediction)[prediction.known])
-    table = Table(title="Found in the target", title_justify="left", box=None, pad_edge=False)
+    table = Table(title="What was found", title_justify="left", box=None, pad_edge=False)
     table.add_column("class")
-    table.add_column("samples", justify="right")
+    table.add_column("number", justify="right")
     for name, count in found.most_common(_MOST_LINES):
         table.add_row(name, str(count))
     if len(found) > _MOST_LINES:
@@ -53,22 +57,25 @@ def show_prediction(model: AdaptedModel, prediction: Prediction) -> None:
     console().print(table)
 
 
-def show_private_classes(model: AdaptedModel) -> None:
-    """How many new classes there seem to be, and which of the labelled ones are missing."""
-    number, screen = model.groups.number, console()
+def show_private_classes(model: AdaptedModel, run: Path) -> None:
+    """Print the estimated number of new classes of a run, and the labelled classes that seem to be absent."""
+    from uniot.discovery.class_count import why_ungrouped
+
+    number, screen, n_unknown = model.groups.number, console(), int((~model.target.known).sum())
     low, high = number.interval
-    if (~model.target.known).any() and number.evidence:
+    if n_unknown and not model.groups.n_groups:
+        reason = why_ungrouped(n_unknown, asked_for_none=model.settings.n_private_classes == 0)
+        screen.print(f"{n_unknown:,} {reason}. Look at {plural(n_unknown, 'it', 'them')} with `uniot label {run}`.")
+    elif n_unknown and number.evidence:
         between = f", between {low} and {high}" if low != high else ""
-        screen.print(f"New classes in the target: about {number.estimate}{between}.")
-        if not number.estimate:
-            screen.print("What is unknown forms no class: it is rather doubtful samples of the labelled classes.")
+        screen.print(f"New classes among the unknown: about {number.estimate}{between}.")
     absent = model.classes[model.absence > 0.5].tolist()
     if absent:
-        screen.print(f"Labelled classes that seem to be absent: {listed(absent, _MOST_LINES)}.")
+        screen.print(f"Your classes that do not seem to occur: {listed(absent, _MOST_LINES)}.")
 
 
 def show_reliability(model: AdaptedModel) -> None:
-    """Show the estimated accuracy, and warn of what speaks against the answers."""
+    """Print the estimated accuracy, and warnings if the predictions may be unreliable."""
     if model.reliability is None:
         return
     screen, found = console(), model.reliability
@@ -78,74 +85,180 @@ def show_reliability(model: AdaptedModel) -> None:
         screen.print(f"Warning: {words}")
 
 
-def show_reading(run: ImageRun, folder: Path) -> None:
-    """What of two collections could not be read, and what is in both."""
+def show_reading(run: ImageCollections, files: RunFiles) -> None:
+    """Print how many files could not be read, and how many are in both collections."""
     screen, in_both = console(), len(run.duplicates)
     if run.skipped:
-        screen.print(skipped_line(run.skipped, folder / "skipped.csv"))
+        screen.print(skipped_line(run.skipped, files.skipped))
     if in_both:
         screen.print(
-            f"{counted(in_both, 'image')} {plural(in_both, 'is', 'are')} in both collections, byte for byte: "
-            f"see {folder / 'duplicates.csv'}"
+            f"{counted(in_both, 'image')} {plural(in_both, 'is', 'are')} in both collections, byte for byte. "
+            f"See {files.duplicates}."
         )
 
 
 def skipped_line(skipped: Sequence[Skipped], table: Path | None) -> str:
-    """How many files could not be read, which first, and where all are listed."""
-    first = f"{skipped[0].name} first ({skipped[0].reason})"
-    return f"{counted(len(skipped), 'file')} could not be read, {first}{f': see {table}' if table else '.'}"
+    """Return a sentence on the files that could not be read; `table` is the file that lists all of them."""
+    first = f"{'such as ' if len(skipped) > 1 else ''}{skipped[0].name} ({skipped[0].reason})"
+    return f"{counted(len(skipped), 'file')} could not be read: {first}.{f' See {table}.' if table else ''}"
 
 
 def verdict(prediction: Prediction) -> str:
-    """One line: how many known, how many unknown, in how many groups."""
+    """Return the number of known and unknown samples and of groups, as a sentence."""
     tally = Tally()
     tally.add(prediction)
     return tally.verdict()
 
 
 class Tally:
-    """Adds answers up, block by block."""
+    """Counts of predictions that come block by block."""
 
     def __init__(self) -> None:
         self._n_known = self._n_unknown = 0
         self._groups: set[int] = set()
 
     def add(self, prediction: Prediction) -> None:
-        """Counts some answers."""
+        """Count a block of predictions."""
         n_known = int(prediction.known.sum())
         self._n_known += n_known
         self._n_unknown += len(prediction) - n_known
         self._groups.update(prediction.group[prediction.group >= 0].tolist())
 
     def verdict(self) -> str:
-        """One line: how many known, how many unknown, in how many groups."""
+        """Return the number of known and unknown samples and of groups, as a sentence."""
         groups = f" in {counted(len(self._groups), 'group')}" if self._groups else ""
         return f"{self._n_known} known, {self._n_unknown} unknown{groups}."
 
 
-def show_scores(
-    evaluation: Evaluation, only: Sequence[str] = (), *, beside: Mapping[str, Evaluation] | None = None
-) -> None:
-    """Show the scores with what each means; all of them, or those named.
+OnStep = Callable[[int, int, Mapping[str, float]], None]
+OnProgress = Callable[[int, int, int, float], None]
+# Columns of a terminal that has room for the loss beside a bar.
+_WIDE = 80
+
+
+@contextmanager
+def training_progress(shown: bool = True) -> Iterator[OnStep | None]:
+    """Show the steps of a training on standard error.
+
+    Yields:
+        The function to call after each step; None if nothing is shown.
+    """
+    screen = Console(stderr=True, highlight=False)
+    if not shown:
+        yield None
+        return
+    if not screen.is_terminal:
+        yield _print_every_tenth
+        return
+    with closing(_Bar(screen, "training", TimeRemainingColumn())) as bar:
+
+        def on_step(step: int, steps: int, row: Mapping[str, float]) -> None:
+            bar.show(step, steps, _loss(row) if screen.width >= _WIDE else "")
+
+        yield on_step
+
+
+@contextmanager
+def reading_progress(titles: Mapping[str, str]) -> Iterator[Callable[[str], OnProgress]]:
+    """Show on standard error how many images of a collection were read, and how fast.
 
     Args:
-        evaluation: the scores.
-        only: names of the scores to show.
-        beside: further columns by their titles.
-    """
-    from uniot.evaluation import SCORE_MEANINGS
+        titles: what is shown of the collections, such as their places, by their names.
 
-    title = "Scores in per cent (in metrics.json from 0 to 1)"
-    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
-    table.add_column("score", no_wrap=True)
-    columns = {"value": evaluation.to_dict(), **{title: other.to_dict() for title, other in (beside or {}).items()}}
-    for title in columns:
-        table.add_column(title, justify="right", no_wrap=True)
-    table.add_column("meaning", overflow="fold")
-    for name, meaning in SCORE_MEANINGS.items():
-        values = [column[name] for column in columns.values()]
-        if (not only or name in only) and any(value is not None for value in values):
-            table.add_row(name, *("–" if value is None else f"{100 * value:.1f}" for value in values), meaning)
-    console().print(table)
-    for note in evaluation.notes:
-        console().print(f"Note: {note}")
+    Yields:
+        A function from the name of a collection to the callback that reports its progress.
+    """
+    screen = Console(stderr=True, highlight=False)
+    with ExitStack() as stack:
+
+        def of(collection: str) -> OnProgress:
+            title = titles.get(collection, collection)
+            if not screen.is_terminal:
+                return _PrintedReading(title)
+            bar = stack.enter_context(closing(_Bar(screen, f"reading {escape(_short(title, screen.width))}")))
+            return lambda done, total, computed, speed: bar.show(done, total, _speed(done, total, computed, speed))
+
+        yield of
+
+
+@contextmanager
+def working(words: str) -> Iterator[Callable[[str], None]]:
+    """Show on standard error what is being done.
+
+    Yields:
+        A function that replaces the words.
+    """
+    screen = Console(stderr=True, highlight=False)
+    if screen.is_terminal:
+        with screen.status(words) as status:
+            yield status.update
+        return
+    sys.stderr.write(f"{words} …\n")
+    yield lambda more: _write_line(f"{more} …")
+
+
+def _write_line(words: str) -> None:
+    sys.stderr.write(f"{words}\n")
+
+
+def _short(title: str, width: int) -> str:
+    """Return the end of a path, at most a third of the width of the screen."""
+    most = max(10, width // 3)
+    return title if len(title) <= most else f"…{title[1 - most :]}"
+
+
+class _Bar:
+    """Progress bar from the first report to the last; without a total it only moves."""
+
+    def __init__(self, screen: Console, title: str, *columns: ProgressColumn) -> None:
+        count, note = TextColumn("{task.fields[count]}"), TextColumn("{task.fields[note]}")
+        self._progress = Progress(TextColumn(title), BarColumn(), count, *columns, note, console=screen, transient=True)
+        self._task: TaskID | None = None
+
+    def show(self, done: int, total: int, note: str) -> None:
+        if self._task is None:
+            self._task = self._progress.add_task("", total=total or None, count="", note="")
+        self._progress.update(self._task, completed=done, total=total or None, count=_count(done, total), note=note)
+        self._progress.start()  # does nothing the second time
+        if done == total:
+            self.close()
+
+    def close(self) -> None:
+        self._progress.stop()
+        if self._task is not None:
+            self._progress.remove_task(self._task)
+            self._task = None
+
+
+class _PrintedReading:
+    """Progress as lines on standard error, one per tenth of a collection, if that is not a terminal."""
+
+    def __init__(self, title: str) -> None:
+        self._title, self._next = title, 0
+
+    def __call__(self, done: int, total: int, computed: int, per_second: float) -> None:
+        if done < self._next and done != total:
+            return
+        speed = _speed(done, total, computed, per_second)
+        _write_line(f"Reading {self._title}: image {_count(done, total)}{f', {speed}' if speed else ''}")
+        self._next = 0 if done == total else done + max(1, (total or done) // 10)
+
+
+def _count(done: int, total: int) -> str:
+    return f"{done}/{total}" if total else str(done)
+
+
+def _speed(done: int, total: int, computed: int, per_second: float) -> str:
+    """Return the speed; nothing before the first batch, because all images may come from the store."""
+    if computed:
+        return f"{per_second:.0f} images/s"
+    return "computed before" if done == total else ""
+
+
+def _print_every_tenth(step: int, steps: int, row: Mapping[str, float]) -> None:
+    if step % max(1, steps // 10) == 0 or step == steps:
+        _write_line(f"Training: step {step}/{steps}{f', {loss}' if (loss := _loss(row)) else ''}")
+
+
+def _loss(row: Mapping[str, float]) -> str:
+    return f"loss {row['loss']:.3f}" if "loss" in row else ""

@@ -1,4 +1,4 @@
-"""What is wrong with the collections themselves: source labels that look wrong, and near-duplicates."""
+"""Find faults of the collections themselves: source labels that look wrong, and near-duplicates."""
 
 from uniot.data_quality.near_duplicates import NearDuplicates, near_duplicates
 from uniot.data_quality.suspect_labels import SuspectLabels, suspect_labels

@@ -1,38 +1,136 @@
-"""Both checks of two collections at once, with the names of their samples: what `uniot adapt` reports."""
+"""Check the source and the target, and write the tables of the results to a run folder."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import csv
+import io
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from uniot.data.text import as_utf8
 from uniot.data_quality.near_duplicates import NearDuplicates, near_duplicates
 from uniot.data_quality.suspect_labels import CLEAR, suspect_labels
-from uniot.data_quality.tables import (
-    NEAR_DUPLICATES,
-    SUSPECT_LABELS,
-    NearDuplicate,
-    SuspectLabel,
-    write_near_duplicates,
-    write_suspect_labels,
-)
-from uniot.errors import DataError
-from uniot.words import counted
+from uniot.errors import DataError, RunFolderError
+from uniot.io.files import MOST_TEXT_BYTES, read_bounded, write_table
+from uniot.io.text import as_utf8, counted
+
+_WHOLE, _FRACTION = re.compile(r"\d{1,15}", re.ASCII), re.compile(r"-?\d\.\d{1,9}", re.ASCII)
+
+
+@dataclass(frozen=True)
+class SuspectLabel:
+    """Row of suspect_labels.csv: a source sample, its row in the source, its label and the suggested one."""
+
+    sample: str
+    row: int
+    label: str
+    suggested: str
+    score: float
+    clear: bool
+
+
+@dataclass(frozen=True)
+class NearDuplicate:
+    """Row of near_duplicates.csv.
+
+    Attributes:
+        where: `source`, `target`, or `both` for a source sample and a target sample.
+        first: name of the first sample.
+        first_row: its row in its own collection.
+        first_label: its label; for a target sample, the prediction.
+        second: name of the second sample; the target sample if the pair is in both.
+        second_row: its row in its own collection.
+        second_label: its label; for a target sample, the prediction.
+        similarity: cosine similarity of the embeddings.
+    """
+
+    where: str
+    first: str
+    first_row: int
+    first_label: str
+    second: str
+    second_row: int
+    second_label: str
+    similarity: float
+
+
+def write_suspect_labels(path: Path, lines: Sequence[SuspectLabel]) -> None:
+    """Write one row per label; remove the file if there is none."""
+    columns = ("sample", "row", "label", "suggested", "score", "clear")
+    rows = (
+        (one.sample, one.row, one.label, one.suggested, f"{one.score:.4f}", str(one.clear).lower()) for one in lines
+    )
+    write_table(path, columns, [[as_utf8(str(cell)) for cell in row] for row in rows])
+
+
+def read_suspect_labels(path: Path) -> list[SuspectLabel]:
+    """Return the labels of a file of `write_suspect_labels`; none if there is no file."""
+    rows = _read(path, 6, whole=(1,), fractions=(4,))
+    return [
+        SuspectLabel(sample, int(row), label, suggested, float(score), clear == "true")
+        for sample, row, label, suggested, score, clear in rows
+    ]
+
+
+def write_near_duplicates(path: Path, pairs: Sequence[NearDuplicate]) -> None:
+    """Write one row per pair; remove the file if there is none."""
+    columns = ("where", "first", "first_row", "first_label", "second", "second_row", "second_label", "similarity")
+    rows = (
+        (
+            pair.where,
+            pair.first,
+            pair.first_row,
+            pair.first_label,
+            pair.second,
+            pair.second_row,
+            pair.second_label,
+            f"{pair.similarity:.6f}",
+        )
+        for pair in pairs
+    )
+    write_table(path, columns, [[as_utf8(str(cell)) for cell in row] for row in rows])
+
+
+def read_near_duplicates(path: Path) -> list[NearDuplicate]:
+    """Return the pairs of a file of `write_near_duplicates`; none if there is no file."""
+    rows = _read(path, 8, whole=(2, 5), fractions=(7,))
+    return [
+        NearDuplicate(where, first, int(first_row), label, second, int(second_row), other_label, float(similarity))
+        for where, first, first_row, label, second, second_row, other_label, similarity in rows
+    ]
+
+
+def _read(path: Path, n_columns: int, whole: Iterable[int], fractions: Iterable[int]) -> list[list[str]]:
+    """Return the rows of a table without its header after checking the columns with whole and decimal numbers."""
+    forms = dict.fromkeys(whole, _WHOLE) | dict.fromkeys(fractions, _FRACTION)
+    if not path.exists():
+        return []
+    try:
+        text = read_bounded(path, MOST_TEXT_BYTES).decode("utf-8-sig")
+        rows = list(csv.reader(io.StringIO(text, newline="")))[1:]
+        for row in rows:
+            if len(row) != n_columns:
+                raise ValueError(f"a line has {len(row)} cells, not {n_columns}")
+            for place, form in forms.items():
+                if not form.fullmatch(row[place]):
+                    raise ValueError(f"{row[place][:20]!r} is not a number")
+    except (OSError, ValueError, csv.Error) as error:
+        raise RunFolderError(f"{path} cannot be read ({error}). Remove it, or make the run again.") from None
+    return rows
 
 
 @dataclass(frozen=True)
 class LabelledSamples:
-    """Samples of a collection as they are checked.
+    """Holds the samples of a collection to check.
 
     Attributes:
-        embeddings: (n, ...), flattened here.
-        names: what they are called.
-        labels: theirs; of the target, what the run answers.
-        of_target: for the source: whether a sample is one of the target's that somebody labelled, (n,); none is if
-            None.
+        embeddings: (n_samples, ...), flattened here.
+        names: names of the samples.
+        labels: labels of the source samples, or predictions for the target samples, (n_samples,).
+        of_target: whether each source sample is a labelled target sample, (n_samples,); None if there are none.
     """
 
     embeddings: np.ndarray
@@ -43,35 +141,35 @@ class LabelledSamples:
 
 @dataclass(frozen=True)
 class CheckedCollections:
-    """Labels that look wrong, and pairs that are nearly the same, each list sorted.
+    """Holds the results of the checks.
 
     Attributes:
-        suspects: source labels that are more likely wrong than right.
-        pairs: near-duplicates.
-        problem: why nothing could be checked; empty otherwise.
+        suspects: source labels that are more likely wrong than right, the most likely first.
+        pairs: near-duplicates, the most similar first.
+        problem: reason why the checks failed; empty otherwise.
     """
 
     suspects: list[SuspectLabel]
     pairs: list[NearDuplicate]
     problem: str = ""
 
-    def write(self, folder: Path) -> None:
-        """Write both tables to a run folder."""
-        write_suspect_labels(folder / SUSPECT_LABELS, self.suspects)
-        write_near_duplicates(folder / NEAR_DUPLICATES, self.pairs)
+    def write(self, suspect_labels: Path, near_duplicates: Path) -> None:
+        """Write both tables, each to its file."""
+        write_suspect_labels(suspect_labels, self.suspects)
+        write_near_duplicates(near_duplicates, self.pairs)
 
-    def lines(self, folder: Path) -> list[str]:
-        """Return what there is to report, a sentence per line."""
+    def lines(self, suspect_labels: Path, near_duplicates: Path) -> list[str]:
+        """Return what there is to report, a sentence per line that names the file of the table."""
         if self.problem:
             return [f"Labels and duplicates were not checked: {self.problem}"]
         lines = []
         n_clear = sum(one.clear for one in self.suspects)
         if n_clear:
             labels = counted(n_clear, "source label looks", "source labels look")
-            lines.append(f"{labels} wrong: see {folder / SUSPECT_LABELS}")
+            lines.append(f"{labels} wrong: see {suspect_labels}")
         if self.pairs:
             pairs = counted(len(self.pairs), "pair of samples is", "pairs of samples are")
-            lines.append(f"{pairs} nearly the same{self._where()}: see {folder / NEAR_DUPLICATES}")
+            lines.append(f"{pairs} nearly the same{self._where()}: see {near_duplicates}")
         return lines
 
     def _where(self) -> str:
@@ -89,12 +187,12 @@ class CheckedCollections:
 
 
 def check_collections(source: LabelledSamples, target: LabelledSamples) -> CheckedCollections:
-    """Look for wrong labels in the source and for near-duplicates in both collections."""
+    """Return suspect labels of the source and near-duplicates of both collections."""
     rows = [one.embeddings.reshape(len(one.embeddings), -1) for one in (source, target)]
     try:
         labels, pairs = suspect_labels(rows[0], source.labels), near_duplicates(*rows)
     except DataError as error:
-        # A run that has been made is worth more than its checks.
+        # A failed check must not discard a finished run.
         return CheckedCollections([], [], str(error))
     suspects = [
         SuspectLabel(
@@ -111,7 +209,7 @@ def check_collections(source: LabelledSamples, target: LabelledSamples) -> Check
 
 
 def _unintended(pairs: NearDuplicates, source: LabelledSamples, target: LabelledSamples) -> NearDuplicates:
-    """Leave out a target sample that somebody labelled: it is in both collections on purpose."""
+    """Remove pairs of a labelled target sample with itself, which is in both collections on purpose."""
     if source.of_target is None:
         return pairs
 

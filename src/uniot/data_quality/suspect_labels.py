@@ -1,8 +1,8 @@
-"""Labels of the source that look wrong: those that neither the neighbours of a sample nor a linear model support.
+"""Find source labels that look wrong, because neither the sample's neighbours nor a linear model support them.
 
-Two predictions are made for each sample without its own label, and averaged. One is a vote of its nearest neighbours in
-the source. The other is that of ridge regression on the class indicators, whose leave-one-out prediction has a closed
-form. The margin by which another class beats the given one becomes a probability by a logistic curve.
+Two leave-one-out predictions are averaged for each sample: a vote of its nearest neighbours in the source, and ridge
+regression on the class indicators, which has a closed form. A logistic curve turns the margin by which another class
+beats the given one into a probability.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from uniot.data.arrays import as_inputs, as_labels
-from uniot.data_quality.rows import mapped, unit_rows
+from uniot.data_quality.near_duplicates import map_unit_rows
 from uniot.errors import DataError
-from uniot.universal.metric import leading_directions
-from uniot.universal.neighbours import Neighbours
+from uniot.io.arrays import as_inputs, as_labels, scaled_rows
+from uniot.methods.unincm.neighbours import Neighbours
+from uniot.methods.unincm.space import leading_directions
 
 LISTED, CLEAR = 0.5, 0.8
-"""Scores from which on a label is listed, and from which on it is clear."""
+"""Minimum score of a label that is listed, and of one that is clearly wrong."""
 
 # Chosen on PACS, PlantVillage, PlantDoc and digits with 5 % of the labels flipped: docs/data-quality.md.
 _WIDTH = 256
@@ -32,19 +32,19 @@ _NEIGHBOURS = 20
 _TEMPERATURE = 0.1
 _RIDGE = 0.3
 _SLOPE, _INTERCEPT = 9.0, -4.4
-# So many rows are enough to find the leading directions.
-_MOST_ROWS_OF_BASIS = 5000
+# More rows do not improve the leading directions.
+_MAX_BASIS_ROWS = 5000
 _BLOCK = 2048
 
 
 @dataclass(frozen=True, eq=False)
 class SuspectLabels:
-    """How likely each source label is wrong.
+    """Gives the probability that each source label is wrong.
 
     Attributes:
         score: estimated probability that the label is wrong, from 0 to 1, (n_samples,).
         given: the labels, (n_samples,).
-        suggested: of the other classes, the one that the sample resembles most, (n_samples,).
+        suggested: the most likely other class of each sample, (n_samples,).
     """
 
     score: NDArray[np.float32]
@@ -53,25 +53,34 @@ class SuspectLabels:
 
     @cached_property
     def rows(self) -> NDArray[np.int64]:
-        """Samples whose label is more likely wrong than right, the most likely first."""
+        """Return the samples whose label is more likely wrong than right, the most likely first, (n_listed,)."""
         order = np.argsort(-self.score, kind="stable")
         return np.asarray(order[self.score[order] >= LISTED], dtype=np.int64)
 
     @property
     def n_clear(self) -> int:
-        """How many of these, the first ones, are clearly wrong: a score of at least 0.8."""
+        """Return how many of `rows`, the first ones, have a score of at least 0.8."""
         return int((self.score >= CLEAR).sum())
 
 
 def suspect_labels(X: Any, y: Any) -> SuspectLabels:
-    """Estimate for each labelled sample how likely its label is wrong.
+    """Estimate the probability that each source label is wrong.
 
-    A class of one sample has nothing to be compared with, and its score is near 0; the margin of a class of m samples
-    counts (m - 1) / m.
+    The margin of a class of m samples is multiplied by (m - 1) / m, so a class of one sample has a score near 0.
 
     Args:
-        X: embeddings of the source, (n_samples, n_features), of any scale.
-        y: labels, (n_samples,), text or whole numbers.
+        X: embeddings of the source, (n_samples, n_features), of any norm.
+        y: labels, text or whole numbers, (n_samples,).
+
+    Returns:
+        The probabilities with the suggested classes.
+
+    Raises:
+        DataError: X or y cannot be used, or they have different lengths.
+
+    References:
+        Northcutt, Jiang and Chuang. Confident Learning: Estimating Uncertainty in Dataset Labels. JAIR 70, 2021,
+        arXiv:1911.00068 (the task; the estimate here is another one).
     """
     embeddings = as_inputs(X, "X")
     labels = as_labels(y, "y")
@@ -88,18 +97,18 @@ def suspect_labels(X: Any, y: Any) -> SuspectLabels:
 
 @torch.no_grad()
 def _centred_rows(embeddings: np.ndarray) -> Tensor:
-    """Return the centred directions of embeddings in their leading dimensions, (n, p), unit rows."""
+    """Return unit rows of the centred embeddings in their leading directions, (n_samples, n_directions)."""
     generator = torch.Generator().manual_seed(0)
-    drawn = torch.randperm(len(embeddings), generator=generator)[:_MOST_ROWS_OF_BASIS].sort().values
-    seen = unit_rows(embeddings[drawn.numpy()])
+    drawn = torch.randperm(len(embeddings), generator=generator)[:_MAX_BASIS_ROWS].sort().values
+    seen = scaled_rows(embeddings[drawn.numpy()], 1.0)
     centre = seen.mean(dim=0)
     basis = leading_directions(seen - centre, min(_WIDTH, seen.shape[1]), generator)
-    return mapped(embeddings, lambda block: F.normalize((block - centre) @ basis, dim=1))
+    return map_unit_rows(embeddings, lambda block: F.normalize((block - centre) @ basis, dim=1))
 
 
 @torch.no_grad()
 def _margins(rows: Tensor, classes: Tensor, n_classes: int) -> tuple[Tensor, Tensor]:
-    """Return by how much the best other class beats the given one, (n,) from -1 to 1, and which one it is."""
+    """Return the margin of the best other class over the given one, from -1 to 1, and that class, (n_samples,) each."""
     sizes = torch.bincount(classes, minlength=n_classes)
     ridge, neighbours = _Ridge(rows, classes, sizes), Neighbours(rows, _NEIGHBOURS).of_stored
     margins, others = [], []
@@ -110,15 +119,15 @@ def _margins(rows: Tensor, classes: Tensor, n_classes: int) -> tuple[Tensor, Ten
         best = support.scatter(1, given, -torch.inf).max(dim=1)
         margins.append(best.values - own)
         others.append(best.indices)
-    # A class of few samples can give little support to its own.
+    # Few samples of a class can give each other little support.
     return torch.cat(margins) * ((sizes - 1) / sizes)[classes], torch.cat(others)
 
 
 def _vote(rows: Tensor, classes: Tensor, sizes: Tensor, neighbours: Tensor, ids: Tensor) -> Tensor:
-    """Return the weight of each class among the neighbours of the rows `ids`, themselves excluded, (m, c)."""
+    """Return the weight of each class among the neighbours of the rows `ids`, (n_ids, n_classes)."""
     near = neighbours[ids]
     cosine = torch.einsum("mkp,mp->mk", rows[near], rows[ids])
-    # Divided by the root of the class size, for a large class has more samples anywhere.
+    # The root of the class size compensates for large classes, which have more samples everywhere.
     weight = torch.exp((cosine - cosine.amax(dim=1, keepdim=True)) / _TEMPERATURE) / sizes[classes[near]].sqrt()
     weight = weight.masked_fill(near == ids[:, None], 0)
     votes = torch.zeros(len(ids), len(sizes)).scatter_add_(1, classes[near], weight)
@@ -126,11 +135,11 @@ def _vote(rows: Tensor, classes: Tensor, sizes: Tensor, neighbours: Tensor, ids:
 
 
 class _Ridge:
-    """Ridge regression from rows to centred class indicators."""
+    """Fits ridge regression from rows to centred class indicators."""
 
     def __init__(self, rows: Tensor, classes: Tensor, sizes: Tensor) -> None:
         self._classes = classes
-        self._share = sizes / len(rows)
+        self._class_prior = sizes / len(rows)
         self._mean = rows.mean(dim=0)
         self._rows = rows
         gram = rows.t() @ rows - len(rows) * torch.outer(self._mean, self._mean)
@@ -139,10 +148,10 @@ class _Ridge:
         self._weights = self._inverse @ (sums - sizes[:, None] * self._mean).t()
 
     def without_own_label(self, ids: Tensor) -> Tensor:
-        """Return what the regression would say of the rows `ids` had each been left out, (m, c)."""
+        """Return the leave-one-out prediction for the rows `ids`, (n_ids, n_classes)."""
         rows = self._rows[ids] - self._mean
-        # The share of a row's own label in its prediction; below 1, as the penalty keeps it there.
+        # Weight of a row's own label in its prediction; the penalty keeps it below 1.
         leverage = ((rows @ self._inverse) * rows).sum(dim=1, keepdim=True) + 1 / len(self._rows)
-        own = F.one_hot(self._classes[ids], len(self._share)) - self._share
+        own = F.one_hot(self._classes[ids], len(self._class_prior)) - self._class_prior
         left_out: Tensor = (rows @ self._weights - leverage * own) / (1 - leverage).clamp_min(1e-6)
         return left_out

@@ -1,13 +1,245 @@
-"""The page on which people name the new groups, and the files that come of it.
+"""Label the new groups of a run: names of samples, labels.csv, and the page that people work on (`uniot label`).
 
-`names.py` reads and writes labels.csv. `state.py` holds the labels, `planning.py` says what an action changes,
-`store.py` keeps it and `desk.py` sees to all three. `geometry.py` knows what looks alike, `spreading.py` what follows a
-labelled sample and which to label next. `views.py` says what the page shows, `app.py` answers requests, `guard.py` says
-whose, and `server.py` runs it all. `publishing.py` keeps the tables of the run folder up to date, `exporting.py`,
-`formats.py` and `importing.py` talk to other tools, and `named_collections.py` makes of labels.csv what the next run
-learns from.
+This module reads and writes labels.csv and needs no web packages. Of the page, `actions` are what a person can do,
+`state` is what they change, `store` keeps it on disk, `session` connects the three; `gallery` orders and compares
+images, `formats` reads and writes the files of other tools; `app`, `security` and `server` are the web server.
 """
 
-from uniot.labelling.names import Names, read_names, write_names
+from __future__ import annotations
 
-__all__ = ["Names", "read_names", "write_names"]
+import csv
+import io
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, get_args
+
+import numpy as np
+
+from uniot.errors import DataError
+from uniot.io.files import open_regular, write_table
+from uniot.io.text import as_utf8
+from uniot.runs.files import LABEL_COLUMNS as COLUMNS
+
+if TYPE_CHECKING:
+    from uniot.images.files import ImageFile
+
+__all__ = ["Names", "clean_name", "named_embeddings", "named_images", "named_rows", "read_names", "write_names"]
+
+MAX_NAME_LENGTH = 200
+
+Decision = Literal["named", "class", "discarded"]
+# Sample, label, decision, and number of its group or None.
+Line = tuple[str, str, Decision, int | None]
+
+_DECISIONS = get_args(Decision)
+# Unicode categories that cannot be seen in a name: control characters, surrogates, line and paragraph separators.
+_FORBIDDEN = {"Cc", "Cs", "Zl", "Zp"}
+# Bidirectional controls change the direction of the text that follows the name.
+_BIDIRECTIONAL = set("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+
+
+@dataclass(frozen=True)
+class Names:
+    """Holds the labels that people gave to samples of a target.
+
+    Attributes:
+        names: unique names of the samples, as in predictions.csv, (n_samples,).
+        labels: the new class (`named`) or the source class (`class`); empty if discarded, (n_samples,).
+        decisions: `named`, `class` or `discarded`, (n_samples,).
+    """
+
+    names: list[str]
+    labels: np.ndarray
+    decisions: np.ndarray
+
+    @property
+    def new_classes(self) -> list[str]:
+        """Return the names of the new classes in alphabetical order."""
+        return sorted(set(self.labels[self.decisions == "named"].tolist()))
+
+    def followed_by(self, later: Names) -> Names:
+        """Return these labels together with later ones, which replace earlier labels of the same sample."""
+        decided = {
+            name: (label, decision)
+            for names in (self, later)
+            for name, label, decision in zip(names.names, names.labels.tolist(), names.decisions.tolist(), strict=True)
+        }
+        return _as_names(decided)
+
+    def lines(self) -> Iterator[Line]:
+        """Yield the lines that `write_names` takes."""
+        for name, label, decision in zip(self.names, self.labels.tolist(), self.decisions.tolist(), strict=True):
+            yield name, label, decision, None
+
+
+def clean_name(text: str) -> str:
+    """Return a name in its stored form: composed (NFC) and stripped; empty if the text is blank.
+
+    Raises:
+        DataError: the name is too long, has no visible character, or contains control characters.
+    """
+    if any(unicodedata.category(letter) in _FORBIDDEN or letter in _BIDIRECTIONAL for letter in text.strip()):
+        raise DataError("a name cannot contain line breaks or other control characters. Type it on one line.")
+    name = unicodedata.normalize("NFC", text.strip())
+    if len(name) > MAX_NAME_LENGTH:
+        raise DataError(f"the name has {len(name)} characters; the limit is {MAX_NAME_LENGTH}. Choose a shorter one.")
+    if name and all(unicodedata.category(letter)[0] in "CZ" for letter in name):
+        raise DataError("the name has no visible character. Type at least one letter or digit.")
+    return name
+
+
+def write_names(path: Path, lines: Iterable[Line]) -> None:
+    """Write labels.csv atomically: path, label, decision, and the number of the group or nothing."""
+    write_table(path, COLUMNS, lines, keep_empty=True)
+
+
+def read_names(path: Path) -> Names:
+    """Read a labels.csv, or a table made by hand with the columns path and label; without decision, all are `named`.
+
+    Returns:
+        The labels, one per line.
+
+    Raises:
+        DataError: the file is missing or no such table, or a line contradicts itself or another line.
+    """
+    try:
+        with io.TextIOWrapper(open_regular(path), encoding="utf-8-sig", newline="") as file:
+            return _as_names(dict(_read_lines(path, file)))
+    except OSError as error:
+        raise DataError(
+            f"{path} cannot be read ({error.strerror}). Name the groups with `uniot label` first."
+        ) from None
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise DataError(f"{path} is not a table of labels ({error}). Export it again with `uniot label`.") from None
+
+
+def _as_names(decided: Mapping[str, tuple[str, str]]) -> Names:
+    labels, decisions = zip(*decided.values(), strict=True) if decided else ((), ())
+    return Names(list(decided), np.array(labels, dtype=str), np.array(decisions, dtype=str))
+
+
+def _read_lines(path: Path, file: Iterable[str]) -> Iterator[tuple[str, tuple[str, str]]]:
+    lines = csv.reader(file)
+    header = next(lines, [])
+    missing = [name for name in COLUMNS[:2] if name not in header]
+    if missing:
+        raise DataError(
+            f"{path} has no column {missing[0]}. A table of labels has the columns path and label, and may have "
+            "decision; `uniot label` exports one."
+        )
+    columns = [header.index(name) for name in COLUMNS[:3] if name in header]
+    seen: set[str] = set()
+    for line in filter(None, lines):
+        where = f"{path}, line {lines.line_num}"
+        if len(line) < len(header):
+            raise DataError(f"{where}, is cut off. Export the table again with `uniot label`.")
+        name, label, decision = (*(line[column] for column in columns), "named")[:3]
+        if name in seen:
+            raise DataError(f"{where}, contains {name!r} a second time. Keep one line per sample.")
+        seen.add(name)
+        yield name, (_checked_label(where, label, decision), decision)
+
+
+def _checked_label(where: str, label: str, decision: str) -> str:
+    if decision not in _DECISIONS:
+        raise DataError(f"{where}, has the decision {decision!r}. Use one of {', '.join(_DECISIONS)}.")
+    if decision == "discarded":
+        if label:
+            raise DataError(
+                f"{where}, discards a sample and labels it {label!r}. Leave the label empty, or change the decision."
+            )
+        return label
+    if decision == "named":
+        try:
+            label = clean_name(label)
+        except DataError as error:
+            raise DataError(f"{where}: {error}") from None
+    if not label:
+        raise DataError(f"{where}, has no label. Give one, or remove the line.")
+    return label
+
+
+@dataclass(frozen=True)
+class NamedRows:
+    """Lists the target samples that the next run learns from, and those that it leaves out.
+
+    Attributes:
+        labelled: rows that have a label now, (n_labelled,).
+        labels: label of each of these rows, text, (n_labelled,).
+        kept: whether each row stays in the target, (n_samples,): all except discarded ones. Labelled rows stay, so that
+            the next run predicts them too.
+    """
+
+    labelled: np.ndarray
+    labels: np.ndarray
+    kept: np.ndarray
+
+
+def named_rows(samples: Sequence[str], names: Names) -> NamedRows:
+    """Find the samples of a target that were labelled or discarded.
+
+    Args:
+        samples: names of the samples, as in predictions.csv, (n_samples,).
+        names: labels that people gave.
+
+    Returns:
+        The labelled rows with their labels, and which rows are kept.
+
+    Raises:
+        DataError: there are no labels, or labels for samples that are not in the target.
+    """
+    row_of = {as_utf8(sample): row for row, sample in enumerate(samples)}
+    missing = [name for name in names.names if name not in row_of]
+    if missing:
+        raise DataError(
+            f"{len(missing)} of {len(names.names)} labelled samples are not in the target, for example {missing[0]!r}. "
+            "Give the target that was labelled, from the same folder or list file."
+        )
+    rows = np.array([row_of[name] for name in names.names], dtype=np.int64)
+    discarded = names.decisions == "discarded"
+    if not len(rows):
+        raise DataError("nothing has a name yet. Name a group with `uniot label`.")
+    kept = np.ones(len(samples), dtype=bool)
+    kept[rows[discarded]] = False
+    return NamedRows(rows[~discarded], names.labels[~discarded], kept)
+
+
+def named_images(
+    source: Sequence[ImageFile], target: Sequence[ImageFile], names: Names
+) -> tuple[list[ImageFile], list[ImageFile], np.ndarray]:
+    """Add the labelled images of the target to the source and remove discarded ones from the target.
+
+    Returns:
+        Source and target of the next run, and whether each file of the old target is kept, (n_target,).
+    """
+    found = named_rows([file.name for file in target], names)
+    labelled = [
+        replace(target[row], label=label)
+        for row, label in zip(found.labelled.tolist(), found.labels.tolist(), strict=True)
+    ]
+    remaining = [file for file, keep in zip(target, found.kept, strict=True) if keep]
+    return [*source, *labelled], remaining, found.kept
+
+
+def named_embeddings(
+    x_source: np.ndarray, y_source: np.ndarray, x_target: np.ndarray, samples: Sequence[str], names: Names
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Add the labelled samples of the target to the source and remove discarded ones from the target.
+
+    Args:
+        x_source: (n_source, n_features).
+        y_source: (n_source,).
+        x_target: (n_target, n_features).
+        samples: names of the target samples, as in predictions.csv, (n_target,).
+        names: labels that people gave.
+
+    Returns:
+        Source, its labels as text, and target of the next run; and whether each row of the old target is kept,
+        (n_target,).
+    """
+    found = named_rows(samples, names)
+    x = np.concatenate([x_source, x_target[found.labelled]])
+    y = np.concatenate([np.asarray(y_source).astype(str), found.labels.astype(str)])
+    return x, y, x_target[found.kept], found.kept

@@ -1,81 +1,97 @@
-"""What a person can ask for on the page. Everything here came from outside: types, ranges and lengths are checked."""
+"""Define the actions of the labelling page, and the change of the annotation state that each of them makes.
+
+Actions come from a browser: types, ranges and lengths are validated here.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Literal
 
+import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, StrictInt
 
-from uniot.labelling.names import MOST_CHARACTERS
+from uniot.discovery.annotations import DISCARDED, as_text, class_index, class_place, from_text, is_class, is_group
+from uniot.errors import DataError
+from uniot.io.text import counted
+from uniot.labelling import MAX_NAME_LENGTH, clean_name
+from uniot.labelling.state import AnnotationState, Change, Renaming, assign, merge, move, rename, restore, split
 
-MOST_ROWS = 5000
-_LARGEST = 2**53  # what JavaScript can count to
+if TYPE_CHECKING:
+    from uniot.labelling.gallery import GalleryOrder, LabelPropagation
+    from uniot.labelling.target import Target
 
-Number = Annotated[StrictInt, Field(ge=0, le=_LARGEST)]
-Rows = Annotated[list[Number], Field(min_length=1, max_length=MOST_ROWS)]
-PlaceText = Annotated[str, Field(max_length=40)]
+MAX_ROWS = 5000
+
+Number = Annotated[StrictInt, Field(ge=0, le=2**53)]  # JavaScript counts exactly up to 2**53
+Rows = Annotated[list[Number], Field(min_length=1, max_length=MAX_ROWS)]
+CategoryText = Annotated[str, Field(max_length=40)]
+# Combining characters count one by one here; `clean_name` counts composed letters.
+NameText = Annotated[str, Field(max_length=8 * MAX_NAME_LENGTH)]
 
 
-class _Asked(BaseModel):
+class Request(BaseModel):
+    """Validates the body of a request; it is immutable, and unknown fields are rejected."""
+
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class NameGroup(_Asked):
-    """Call a group something; an empty name takes its name away."""
+class NameGroup(Request):
+    """Name a group; an empty name removes its name."""
 
     kind: Literal["name"]
     group: Number
-    # Decomposed letters are counted one by one here, and together by `clean_name`.
-    name: Annotated[str, Field(max_length=8 * MOST_CHARACTERS)]
+    name: NameText
 
 
-class MergeGroup(_Asked):
-    """Put a whole group into another place."""
+class MergeGroup(Request):
+    """Move a whole group to another category."""
 
     kind: Literal["merge"]
     group: Number
-    to: PlaceText
+    to: CategoryText
 
 
-class SplitGroup(_Asked):
-    """Make two groups of one."""
+class SplitGroup(Request):
+    """Split a group in two."""
 
     kind: Literal["split"]
     group: Number
 
 
-class MoveSamples(_Asked):
-    """Put some samples into another place, or into a new group: `new`."""
+class MoveSamples(Request):
+    """Move samples to another category, or to a new group (`new`)."""
 
     kind: Literal["move"]
     rows: Rows
-    to: PlaceText
+    to: CategoryText
 
 
-class PutBackSamples(_Asked):
-    """Put some samples where the run had them."""
+class PutBackSamples(Request):
+    """Give samples back the category that the run predicted."""
 
     kind: Literal["put-back"]
     rows: Rows
 
 
-class LabelSample(_Asked):
-    """Say what one sample is; what looks like it follows."""
+class LabelSample(Request):
+    """Label one sample and propagate the label to similar samples."""
 
     kind: Literal["label"]
     row: Number
-    label: Annotated[str, Field(min_length=1, max_length=8 * MOST_CHARACTERS)]
+    label: Annotated[NameText, Field(min_length=1)]
 
 
-class Undo(_Asked):
-    """Take back an action, which must be the last one that was not taken back."""
+class Undo(Request):
+    """Undo an action, which must be the last one that is not undone."""
 
     kind: Literal["undo"]
     of: Number
 
 
-class Redo(_Asked):
-    """Do an action again, which must be the last one that was taken back."""
+class Redo(Request):
+    """Redo an action, which must be the last one that was undone."""
 
     kind: Literal["redo"]
     of: Number
@@ -83,3 +99,201 @@ class Redo(_Asked):
 
 Edit = NameGroup | MergeGroup | SplitGroup | MoveSamples | PutBackSamples | LabelSample
 Action = Annotated[Edit | Undo | Redo, Field(discriminator="kind")]
+
+
+@dataclass(frozen=True)
+class Effect:
+    """Describes the effect of an action.
+
+    Attributes:
+        change: of the annotation state.
+        text: description for people, without a capital and a full stop.
+        show: category to show afterwards if the present one no longer exists.
+    """
+
+    change: Change
+    text: str
+    show: int | None = None
+
+
+class EffectBuilder:
+    """Computes the effect of actions on the present state without changing it.
+
+    Args:
+        target: samples to label.
+        state: the present state, which the caller changes.
+        order: similarity of samples and groups.
+        propagation: of single labels.
+    """
+
+    def __init__(self, target: Target, state: AnnotationState, order: GalleryOrder, propagation: LabelPropagation):
+        self._target, self._state, self._order, self._propagation = target, state, order, propagation
+
+    def effect(self, action: Edit) -> Effect:
+        """Return the effect of an action.
+
+        Raises:
+            DataError: the action is impossible, for example because there is no such group.
+        """
+        if isinstance(action, NameGroup | MergeGroup | SplitGroup):
+            group = self.category(as_text(action.group))
+            if isinstance(action, NameGroup):
+                return self._name(group, clean_name(action.name))
+            return (
+                self._split(group) if isinstance(action, SplitGroup) else self._merge(group, self.category(action.to))
+            )
+        if isinstance(action, LabelSample):
+            return self._label(int(self._rows([action.row])[0]), clean_name(action.label))
+        rows = self._rows(action.rows)
+        images = counted(len(rows), "image")
+        if isinstance(action, PutBackSamples):
+            change = restore(self._state, rows, self._target.start)
+            return Effect(change, f"{images} put back where the run had {'it' if len(rows) == 1 else 'them'}")
+        if action.to == "new":
+            new = self._state.next_group
+            return Effect(move(self._state, rows, new), f"{images} moved to new group {new}", new)
+        to = self.category(action.to)
+        return self._moved(move(self._state, rows, to), images, to, "moved to")
+
+    def affected(self, action: Edit) -> set[int]:
+        """Return the categories that must not have changed; a class or the discarded samples may have grown."""
+        if isinstance(action, NameGroup | SplitGroup):
+            return {action.group}
+        if isinstance(action, MergeGroup):
+            return {action.group, *_group_in(action.to)}
+        rows = self._rows([action.row] if isinstance(action, LabelSample) else action.rows)
+        left = set(self._state.category[rows].tolist())
+        return left | (_group_in(action.to) if isinstance(action, MoveSamples) else set())
+
+    def import_effect(self, labels: Mapping[int, str | None]) -> Effect:
+        """Return the effect of labels that were made elsewhere.
+
+        A label that is the name of a class or group means that one. Any other label becomes a group: an unnamed group
+        of which most samples have the label and the rest have another one, or else a new group.
+
+        Args:
+            labels: label by row of the target; None if the sample is discarded.
+        """
+        after, by_hand = self._state.category.copy(), self._state.by_hand.copy()
+        names: list[Renaming] = []
+        new_group = self._state.next_group
+        rows_of: dict[str | None, list[int]] = {}
+        for row, label in labels.items():
+            rows_of.setdefault(label, []).append(row)
+        for label, rows in rows_of.items():
+            self._check_name(label or "")
+            category = DISCARDED if label is None else self._category_named(label)
+            if category is None and label is not None:
+                category = self._whole_group(rows, labels)
+                if category is None:
+                    category, new_group = new_group, new_group + 1
+                names.append(Renaming(category, self._state.names.get(category, ""), label))
+            moved = np.array(rows)[after[rows] != category]
+            after[moved], by_hand[moved] = category, True
+        change = assign(self._state, np.arange(len(after)), after, by_hand, names)
+        n_labels = counted(len(rows_of) - (None in rows_of), "label")
+        return Effect(change, f"{counted(len(labels), 'image')} imported with {n_labels}")
+
+    def title(self, category: int) -> str:
+        """Return what a category is called in a sentence."""
+        if category == DISCARDED:
+            return "discarded"
+        if is_class(category):
+            return f"class “{self._target.classes[class_index(category)]}”"
+        name = self._state.names.get(category)
+        return f"group {category} “{name}”" if name else self._target.group_title(category)
+
+    def category(self, text: str) -> int:
+        """Return the category of a text such as `group-3`, `class-0` or `discarded`.
+
+        Raises:
+            DataError: there is no such category.
+        """
+        category = from_text(text)
+        n_classes = len(self._target.classes)
+        if is_class(category) and class_index(category) >= n_classes:
+            known = counted(n_classes, "known class", "known classes")
+            raise DataError(f"there is no {text}: this run has {known}. Reload the page.")
+        if is_group(category) and not (self._state.category == category).any():
+            raise DataError(f"there is no group {category}, or it has no images left. Choose another group.")
+        return category
+
+    def _name(self, group: int, name: str) -> Effect:
+        self._check_name(name)
+        change = rename(self._state, group, name)
+        if not name:
+            return Effect(change, f"the name of group {group} removed")
+        shared = [other for other, known in self._state.names.items() if known == name and other != group]
+        text = f"{self._target.group_title(group)} named “{name}”"
+        if self._target.class_named(name) is not None:
+            text += ", which is a known class: its images count as that class"
+        elif shared:
+            text += f", like group {shared[0]}: both are one class"
+        return Effect(change, text)
+
+    def _label(self, row: int, name: str) -> Effect:
+        self._check_name(name)
+        if not name:
+            raise DataError("the label is empty. Type what the image shows, or discard it.")
+        known = self._category_named(name)
+        category = self._state.next_group if known is None else known
+        names = [Renaming(category, "", name)] if known is None else []
+        after = self._propagation.propagate(row, category)
+        by_hand = self._state.by_hand.copy()
+        by_hand[row] = True
+        n_others = int((after != self._state.category).sum()) - int(self._state.category[row] != category)
+        others = f"; {counted(n_others, 'similar image')} moved with it" if n_others else ""
+        change = assign(self._state, np.arange(len(after)), after, by_hand, names)
+        return Effect(change, f"1 image labelled “{name}”{others}")
+
+    def _check_name(self, name: str) -> None:
+        if name and self._target.is_unknown(name):
+            raise DataError(f"“{name}” is the word of this run for images of no known class. Choose another name.")
+
+    def _category_named(self, name: str) -> int | None:
+        """Return the class or the first group with this name; None if there is none."""
+        known = self._target.class_named(name)
+        groups = (group for group, other in self._state.names.items() if other == name)
+        return min(groups, default=None) if known is None else class_place(known)
+
+    def _whole_group(self, rows: Sequence[int], labels: Mapping[int, str | None]) -> int | None:
+        """Return the largest unnamed group of which most samples are in `rows` and all are labelled; None if none."""
+        groups, counts = np.unique(self._state.category[list(rows)], return_counts=True)
+        whole = [
+            (count, -group)
+            for group, count in zip(groups.tolist(), counts.tolist(), strict=True)
+            if is_group(group) and group not in self._state.names
+            if 2 * count > len(members := self._state.members(group).tolist()) and labels.keys() >= set(members)
+        ]
+        return -max(whole)[1] if whole else None
+
+    def _merge(self, group: int, to: int) -> Effect:
+        if group == to:
+            raise DataError(f"group {group} cannot be merged into itself. Choose another group.")
+        whole = f"{self.title(group)} with its {counted(len(self._state.members(group)), 'image')}"
+        return self._moved(merge(self._state, group, to), whole, to, "merged into")
+
+    def _moved(self, change: Change, what: str, to: int, verb: str) -> Effect:
+        if to == DISCARDED:
+            return Effect(change, f"{what} discarded")
+        return Effect(change, f"{what} {verb if is_group(to) else 'marked as'} {self.title(to)}", to)
+
+    def _split(self, group: int) -> Effect:
+        if len(self._state.members(group)) < 2:
+            raise DataError(f"group {group} has a single image and cannot be split.")
+        half = self._order.smaller_half(group)
+        text = f"{self.title(group)} split: {counted(len(half), 'image')} moved to new group {self._state.next_group}"
+        return Effect(split(self._state, half), text)
+
+    def _rows(self, rows: Sequence[int]) -> np.ndarray:
+        chosen = np.unique(np.asarray(rows, dtype=np.int64))
+        n_samples = len(self._target.names)
+        if len(chosen) and chosen[-1] >= n_samples:
+            raise DataError(f"there is no image {chosen[-1]}: this run has {n_samples}. Reload the page.")
+        return chosen
+
+
+def _group_in(text: str) -> set[int]:
+    """Return the group that samples are moved to; empty if they go to a class, a new group, or are discarded."""
+    category = DISCARDED if text == "new" else from_text(text)
+    return {category} if is_group(category) else set()

@@ -1,132 +1,133 @@
-"""The labelling page as a web application: what it answers to which request."""
+"""Define the web application: requests of the page and their responses. Every error is a sentence for the page."""
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
-from fastapi import FastAPI, Query, Request
+from fastapi import FastAPI, Query
+from fastapi import Request as HTTPRequest
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse, Response
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp
 
-from uniot.data.text import as_utf8
 from uniot.errors import DataError, RunFolderError
-from uniot.labelling.actions import Action, Number, PlaceText
-from uniot.labelling.desk import Desk, Stale
-from uniot.labelling.following import next_commands
+from uniot.io.text import as_utf8
+from uniot.labelling import MAX_NAME_LENGTH
+from uniot.labelling.actions import Action, CategoryText, Number, Request
 from uniot.labelling.formats import Format
-from uniot.labelling.geometry import Order
-from uniot.labelling.guard import IMPORT, Access, Guard
-from uniot.labelling.names import MOST_CHARACTERS
-from uniot.labelling.thumbnails import Thumbnails
-from uniot.labelling.views import gallery, overview, queue
-from uniot.pictures import Collection
+from uniot.labelling.gallery import Order, Thumbnails
+from uniot.labelling.security import IMPORT_PATH, Access, SecurityMiddleware
+from uniot.labelling.session import ConflictError, LabellingSession
+from uniot.runs.pictures import Collection
 
-_HERE = Path(__file__).parent
-_KINDS = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
-MOST_QUEUED = 30
-_A_DAY = "private, max-age=86400, immutable"
+MAX_QUEUE_LENGTH = 30
+
+_FOLDER = Path(__file__).parent
+_MEDIA_TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
+_CACHE_FOR_A_DAY = "private, max-age=86400, immutable"
 
 
-class Look(BaseModel):
-    """A page of the gallery."""
+class GalleryRequest(Request):
+    """Requests a page of the gallery."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    place: PlaceText
+    category: CategoryText
     page: Annotated[int, Field(ge=0, le=1 << 31)] = 0
     order: Order = "typical"
 
 
-class Write(BaseModel):
-    """An action, the last one that the page had seen when it was asked for, and what the page shows then."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
+class ActionRequest(Request):
+    """Requests an action, with the number of the last action that the page shows, and the gallery page to return."""
 
     seen: Number
     action: Action
-    look: Look | None = None
+    view: GalleryRequest | None = None
 
 
-class Export(BaseModel):
-    """A format to write what was decided in."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
+class ExportRequest(Request):
+    """Requests an export of the labels in a format."""
 
     format: Format = "csv"
 
 
-class Import(BaseModel):
-    """Labels that were made elsewhere, as the text of a file."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
+class ImportRequest(Request):
+    """Requests an import of the labels in the text of a file."""
 
     text: str
 
 
-def create_app(desk: Desk, thumbnails: Thumbnails | None, access: Access) -> ASGIApp:
-    """The application.
+def create_app(session: LabellingSession, thumbnails: Thumbnails | None, access: Access) -> ASGIApp:
+    """Return the web application.
 
     Args:
-        desk: the labels.
-        thumbnails: None where the run has no pictures.
-        access: what requests must show.
+        session: labels to show and change.
+        thumbnails: None if the run has no images.
+        access: credentials that a request needs.
     """
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
-    _show_page(app, desk, thumbnails is not None)
-    _show_pictures(app, thumbnails)
-    _take_actions(app, desk)
-    _explain_errors(app, desk)
-    return Guard(app, access)
+    _add_page(app, session, thumbnails is not None)
+    _add_pictures(app, thumbnails)
+    _add_actions(app, session)
+    _add_error_handlers(app, session)
+    return SecurityMiddleware(app, access)
 
 
-def _show_page(app: FastAPI, desk: Desk, has_pictures: bool) -> None:
-    static = {path.name: path.read_bytes() for path in (_HERE / "static").iterdir() if path.suffix in _KINDS}
-    templates = Environment(loader=FileSystemLoader(_HERE / "templates"), autoescape=True, undefined=StrictUndefined)
+def next_commands(run: Path) -> list[tuple[str, str]]:
+    """Return what can be done after labelling: pairs of a description and a command."""
+    folder = shlex.quote(str(run))
+    return [
+        ("Adapt again, with the named groups as new classes", f"uniot adapt --continue {folder}"),
+        ("Write the report, with the names of the groups", f"uniot report {folder}"),
+    ]
+
+
+def _add_page(app: FastAPI, session: LabellingSession, has_pictures: bool) -> None:
+    static = {path.name: path.read_bytes() for path in (_FOLDER / "static").iterdir() if path.suffix in _MEDIA_TYPES}
+    templates = Environment(loader=FileSystemLoader(_FOLDER / "templates"), autoescape=True, undefined=StrictUndefined)
     page = templates.get_template("page.html")
     modules = sorted(name for name in static if name.endswith(".js"))
     about = {
-        "run": as_utf8(desk.target.run.resolve().name),
-        "unknown": desk.target.unknown,
+        "run": as_utf8(session.target.run.resolve().name),
+        "unknown": session.target.unknown,
         "pictures": has_pictures,
-        # Pictures stay in the browser's cache; those of another run must have other addresses.
-        "version": desk.target.digest[:12],
-        "most_characters": MOST_CHARACTERS,
-        "most_queued": MOST_QUEUED,
-        "commands": [{"about": about, "command": command} for about, command in next_commands(desk.target.run)],
+        # Browsers cache pictures; the version gives those of another run other addresses.
+        "version": session.target.digest[:12],
+        "max_name_length": MAX_NAME_LENGTH,
+        "max_queue_length": MAX_QUEUE_LENGTH,
+        "commands": [{"about": about, "command": command} for about, command in next_commands(session.target.run)],
     }
 
     @app.get("/")
     def show_page() -> Response:
-        return HTMLResponse(page.render(about=about, state=overview(desk), modules=modules))
+        return HTMLResponse(page.render(about=about, state=session.overview(), modules=modules))
 
     @app.get("/static/{name}")
     async def show_static(name: str) -> Response:
         if name not in static:
-            return JSONResponse({"message": "There is no such file."}, 404)
-        return Response(static[name], media_type=_KINDS[Path(name).suffix])
+            return JSONResponse({"message": "There is no such file. Reload the page."}, 404)
+        return Response(static[name], media_type=_MEDIA_TYPES[Path(name).suffix])
 
     @app.get("/state")
     def show_state() -> Response:
-        return JSONResponse(overview(desk))
+        return JSONResponse(session.overview())
 
     @app.get("/queue")
-    def show_queue(count: Annotated[int, Query(ge=1, le=MOST_QUEUED)] = MOST_QUEUED) -> Response:
-        return JSONResponse(queue(desk, count))
+    def show_queue(count: Annotated[int, Query(ge=1, le=MAX_QUEUE_LENGTH)] = MAX_QUEUE_LENGTH) -> Response:
+        return JSONResponse(session.queue(count))
 
     @app.get("/gallery")
-    def show_gallery(look: Annotated[Look, Query()]) -> Response:
-        return JSONResponse(gallery(desk, look.place, look.page, look.order))
+    def show_gallery(view: Annotated[GalleryRequest, Query()]) -> Response:
+        return JSONResponse(session.gallery(view.category, view.page, view.order))
 
 
-def _show_pictures(app: FastAPI, thumbnails: Thumbnails | None) -> None:
+def _add_pictures(app: FastAPI, thumbnails: Thumbnails | None) -> None:
     @app.get("/pictures/{collection}/{row}")
-    def show_picture(collection: Collection, row: int) -> Response:
+    def show_thumbnail(collection: Collection, row: int) -> Response:
         return _picture(thumbnails.small if thumbnails else None, collection, row)
 
     @app.get("/pictures/{collection}/{row}/large")
@@ -134,65 +135,64 @@ def _show_pictures(app: FastAPI, thumbnails: Thumbnails | None) -> None:
         return _picture(thumbnails.large if thumbnails else None, collection, row)
 
 
-def _take_actions(app: FastAPI, desk: Desk) -> None:
-    @app.post("/actions")
-    def act(write: Write) -> Response:
-        with desk.at_rest():
-            outcome = desk.act(write.action, write.seen)
-            answer = {"message": outcome.message, "state": overview(desk)}
-            # With the images in the same answer, the page waits once and not twice.
-            if write.look is not None:
-                place = desk.next_place(write.look.place, outcome.show)
-                page = write.look.page if place == write.look.place else 0
-                answer["view"] = gallery(desk, place, page, write.look.order)
-            return JSONResponse(answer)
-
-    @app.post("/export")
-    def export(wanted: Export) -> Response:
-        return JSONResponse({"message": desk.export(wanted.format).sentence()})
-
-    @app.post(IMPORT)
-    def import_labels(given: Import) -> Response:
-        outcome = desk.import_labels(given.text)
-        return JSONResponse({"message": outcome.message, "state": overview(desk)})
-
-
-def _explain_errors(app: FastAPI, desk: Desk) -> None:
-    """Every error is a sentence, for the page to show."""
-
-    @app.exception_handler(Stale)
-    def say_stale(request: Request, error: Exception) -> Response:
-        return JSONResponse({"message": str(error), "state": overview(desk)}, 409)
-
-    @app.exception_handler(DataError)
-    def say_refused(request: Request, error: Exception) -> Response:
-        return JSONResponse({"message": _sentence(error)}, 400)
-
-    @app.exception_handler(RunFolderError)
-    def say_not_saved(request: Request, error: Exception) -> Response:
-        return JSONResponse({"message": _sentence(error)}, 507)
-
-    @app.exception_handler(RequestValidationError)
-    def say_malformed(request: Request, error: Exception) -> Response:
-        assert isinstance(error, RequestValidationError)
-        first: dict[str, Any] = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        return JSONResponse({"message": f"The request is not understood ({where}: {first['msg']})."}, 422)
-
-    @app.exception_handler(HTTPException)
-    def say_wrong(request: Request, error: Exception) -> Response:
-        assert isinstance(error, HTTPException)
-        return JSONResponse({"message": f"The request is not understood ({error.detail})."}, error.status_code)
-
-
 def _picture(draw: Callable[[Collection, int], bytes] | None, collection: Collection, row: int) -> Response:
     if draw is None:
-        return JSONResponse({"message": "This run was made from embeddings and has no pictures."}, 404)
+        return JSONResponse({"message": "This run was made from embeddings and has no images."}, 404)
     try:
         jpeg = draw(collection, row)
     except DataError as error:
         return JSONResponse({"message": _sentence(error)}, 404)
-    return Response(jpeg, media_type="image/jpeg", headers={"Cache-Control": _A_DAY})
+    return Response(jpeg, media_type="image/jpeg", headers={"Cache-Control": _CACHE_FOR_A_DAY})
+
+
+def _add_actions(app: FastAPI, session: LabellingSession) -> None:
+    @app.post("/actions")
+    def act(request: ActionRequest) -> Response:
+        with session.locked():
+            outcome = session.act(request.action, request.seen)
+            answer = {"message": outcome.message, "state": session.overview()}
+            # With the gallery in the same response the page waits for one request instead of two.
+            if request.view is not None:
+                category = session.category_to_show(request.view.category, outcome.show)
+                page = request.view.page if category == request.view.category else 0
+                answer["view"] = session.gallery(category, page, request.view.order)
+            return JSONResponse(answer)
+
+    @app.post("/export")
+    def export(request: ExportRequest) -> Response:
+        return JSONResponse({"message": session.export(request.format).sentence()})
+
+    @app.post(IMPORT_PATH)
+    def import_labels(request: ImportRequest) -> Response:
+        outcome = session.import_labels(request.text)
+        return JSONResponse({"message": outcome.message, "state": session.overview()})
+
+
+def _add_error_handlers(app: FastAPI, session: LabellingSession) -> None:
+    @app.exception_handler(ConflictError)
+    def report_conflict(_: HTTPRequest, error: Exception) -> Response:
+        return JSONResponse({"message": str(error), "state": session.overview()}, 409)
+
+    @app.exception_handler(DataError)
+    def report_invalid(_: HTTPRequest, error: Exception) -> Response:
+        return JSONResponse({"message": _sentence(error)}, 400)
+
+    @app.exception_handler(RunFolderError)
+    def report_not_saved(_: HTTPRequest, error: Exception) -> Response:
+        return JSONResponse({"message": _sentence(error)}, 507)
+
+    @app.exception_handler(RequestValidationError)
+    def report_malformed(_: HTTPRequest, error: Exception) -> Response:
+        assert isinstance(error, RequestValidationError)
+        first = error.errors()[0]
+        field = ".".join(str(part) for part in first["loc"])
+        return JSONResponse({"message": f"The request is not valid ({field}: {first['msg']}). Reload the page."}, 422)
+
+    @app.exception_handler(HTTPException)
+    def report_http_error(_: HTTPRequest, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        message = f"The request is not valid ({error.detail}). Reload the page."
+        return JSONResponse({"message": message}, error.status_code)
 
 
 def _sentence(error: Exception) -> str:

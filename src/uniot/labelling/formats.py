@@ -1,57 +1,117 @@
-"""Labels in the formats of other tools: JSON Lines, COCO, FiftyOne and Label Studio."""
+"""Export labels as CSV, JSON Lines, COCO, FiftyOne or Label Studio files; import CSV and JSON Lines."""
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import quote
 
+from uniot.discovery.annotations import DISCARDED, class_index, is_class
 from uniot.errors import DataError, RunFolderError
-from uniot.labelling.names import Line
-from uniot.pictures import Pictures
-from uniot.run_folder import write_text
+from uniot.io.files import write_text
+from uniot.io.text import as_utf8
+from uniot.labelling import Line, clean_name, write_names
+from uniot.runs.files import LABEL_COLUMNS, RunFiles
+from uniot.runs.pictures import Pictures
+
+if TYPE_CHECKING:
+    from uniot.labelling.state import AnnotationState
+    from uniot.labelling.target import Target
 
 Format = Literal["csv", "jsonl", "coco", "fiftyone", "label-studio"]
-FORMATS: tuple[Format, ...] = get_args(Format)
+SAMPLE_COLUMNS = ("path", "sample")
 
-_SIDE_OF_KEPT_PICTURES = 256
+_STORED_PICTURE_SIDE = 256
 
 
-def write_format(
-    kind: Format, path: Path, lines: Sequence[Line], samples: Sequence[str], pictures: Pictures | None
-) -> None:
-    """Writes decided samples in one of the formats but CSV, whole or not at all.
+@dataclass(frozen=True)
+class Exported:
+    """Describes an export: its path, and the numbers of samples in new classes, in source classes, and discarded."""
+
+    path: Path
+    n_named: int
+    n_of_class: int
+    n_discarded: int
+
+    def __len__(self) -> int:
+        return self.n_named + self.n_of_class + self.n_discarded
+
+    def sentence(self) -> str:
+        """Return a sentence for people."""
+        if not len(self):
+            return f"{self.path} is written, but it is empty: nothing has a name yet."
+        counts = f"{self.n_named} in new classes, {self.n_of_class} in known classes, {self.n_discarded} discarded"
+        return f"{self.path} is written: {counts}."
+
+
+def export_labels(target: Target, state: AnnotationState, kind: Format = "csv", path: Path | None = None) -> Exported:
+    """Write the labels in a format, completely or not at all.
 
     Args:
+        target: samples that were labelled.
+        state: their labels.
         kind: the format.
-        path: the file, or the folder for FiftyOne.
-        lines: what was decided.
-        samples: names of all samples of the target, in order.
-        pictures: of the run; None if it was made from embeddings.
+        path: the file, or the folder for FiftyOne; None for a fixed name in the run folder.
+
+    Returns:
+        The path and the numbers of samples.
     """
-    row_of = {name: row for row, name in enumerate(samples)}
-    if kind == "jsonl":
-        text = "".join(json.dumps(one, ensure_ascii=False) + "\n" for one in map(_as_object, lines))
-        write_text(path, text)
+    target.check_in_place()
+    path = RunFiles(target.run).exported_labels(kind) if path is None else path
+    lines = list(decided(target, state))
+    row_of = {name: row for row, name in enumerate(target.names)}
+    if kind == "csv":
+        write_names(path, lines)
+    elif kind == "jsonl":
+        objects = (json.dumps(dict(zip(LABEL_COLUMNS, line, strict=True)), ensure_ascii=False) for line in lines)
+        write_text(path, "".join(f"{one}\n" for one in objects))
     elif kind == "coco":
         write_text(path, json.dumps(_coco(lines, row_of), ensure_ascii=False, indent=1))
     elif kind == "label-studio":
-        write_text(path, json.dumps(_label_studio(lines, row_of, pictures), ensure_ascii=False, indent=1))
+        tasks = _label_studio(lines, row_of, Pictures.open(target.run))
+        write_text(path, json.dumps(tasks, ensure_ascii=False, indent=1))
     else:
-        _write_fiftyone(path, lines, row_of, pictures)
+        _write_fiftyone(path, lines, row_of, Pictures.open(target.run))
+    decisions = [decision for _, _, decision, _ in lines]
+    return Exported(path, decisions.count("named"), decisions.count("class"), decisions.count("discarded"))
 
 
-def _as_object(line: Line) -> dict[str, Any]:
-    name, label, decision, group = line
-    return {"path": name, "label": label, "decision": decision, "group": group}
+def format_of(path: Path) -> Format:
+    """Return the format of a file with the suffix .csv, .jsonl or .ndjson."""
+    formats: dict[str, Format] = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
+    if path.suffix.lower() not in formats:
+        raise DataError(
+            f"the name of {path} does not give the format. Add --format: coco or label-studio for a .json file, "
+            "fiftyone for a folder. Files that end with .csv or .jsonl need none."
+        )
+    return formats[path.suffix.lower()]
 
 
-def _classes(lines: Sequence[Line]) -> list[str]:
-    return sorted({label for _, label, decision, _ in lines if decision != "discarded"})
+def decided(target: Target, state: AnnotationState) -> Iterator[Line]:
+    """Yield the samples of named groups, those that a person assigned to a class, and discarded ones, in target order.
+
+    A group that has the name of a source class is that class.
+    """
+    known = {group: target.class_named(name) for group, name in state.names.items()}
+    for name, category, by_hand in zip(target.names, state.category.tolist(), state.by_hand.tolist(), strict=True):
+        if category == DISCARDED:
+            yield name, "", "discarded", None
+        elif is_class(category):
+            if by_hand:
+                yield name, target.classes[class_index(category)], "class", None
+        elif category in known:
+            index = known[category]
+            if index is None:
+                yield name, state.names[category], "named", category
+            else:
+                yield name, target.classes[index], "class", category
 
 
 def _labelled(lines: Sequence[Line]) -> list[tuple[str, str]]:
@@ -59,10 +119,10 @@ def _labelled(lines: Sequence[Line]) -> list[tuple[str, str]]:
 
 
 def _coco(lines: Sequence[Line], row_of: dict[str, int]) -> dict[str, Any]:
-    """Images, annotations without a box, and categories; ids of images are lines of predictions.csv, from 0."""
+    """Return a COCO dataset without boxes; the id of an image is its line in predictions.csv, from 0."""
     new = {label for _, label, decision, _ in lines if decision == "named"}
-    number = {name: index for index, name in enumerate(_classes(lines), start=1)}
     labelled = _labelled(lines)
+    number = {name: index for index, name in enumerate(sorted({label for _, label in labelled}), start=1)}
     return {
         "info": {"description": "Image classification, exported by uniot label"},
         "images": [{"id": row_of[name], "file_name": name} for name, _ in labelled],
@@ -78,7 +138,7 @@ def _coco(lines: Sequence[Line], row_of: dict[str, int]) -> dict[str, Any]:
 
 
 def _label_studio(lines: Sequence[Line], row_of: dict[str, int], pictures: Pictures | None) -> list[dict[str, Any]]:
-    """Tasks with an annotation each, for a configuration with `<Image name="image">` and `<Choices name="label">`."""
+    """Return one task per image, for a configuration with `<Image name="image">` and `<Choices name="label">`."""
     tasks = []
     for name, label in _labelled(lines):
         path = None if pictures is None else pictures.path("target", row_of[name])
@@ -90,15 +150,14 @@ def _label_studio(lines: Sequence[Line], row_of: dict[str, int], pictures: Pictu
 
 
 def _write_fiftyone(path: Path, lines: Sequence[Line], row_of: dict[str, int], pictures: Pictures | None) -> None:
-    """Writes a FiftyOneImageClassificationDataset: data/ with copies of the images, and labels.json."""
+    """Write a FiftyOneImageClassificationDataset: data/ with copies of the images, and labels.json."""
     if pictures is None:
         raise DataError(
-            "FiftyOne shows images, and this run was made from embeddings. Choose another format: csv, jsonl, coco or "
-            "label-studio."
+            "FiftyOne needs images, and this run was made from embeddings. Choose csv, jsonl, coco or label-studio."
         )
-    if path.exists() and not _is_earlier_export(path):
-        raise DataError(f"{path} exists, and is no earlier export. Give another folder, or remove it.")
-    classes = _classes(lines)
+    if path.exists() and not (path.is_dir() and {one.name for one in path.iterdir()} <= {"data", "labels.json"}):
+        raise DataError(f"{path} exists and is not an earlier export. Give another folder, or remove it.")
+    classes = sorted({label for _, label in _labelled(lines)})
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
         (partial / "data").mkdir(parents=True)
@@ -114,24 +173,100 @@ def _write_fiftyone(path: Path, lines: Sequence[Line], row_of: dict[str, int], p
         partial.rename(path)
     except OSError as error:
         raise RunFolderError(
-            f"{path} cannot be written ({error.strerror or error}). Check that the disk has room and the folder is "
-            "yours to write."
+            f"{path} cannot be written ({error.strerror or error}). Check that the disk has room and that you may "
+            "write to the folder."
         ) from error
     finally:
         shutil.rmtree(partial, ignore_errors=True)
 
 
-def _is_earlier_export(path: Path) -> bool:
-    return path.is_dir() and {one.name for one in path.iterdir()} <= {"data", "labels.json"}
-
-
-def _copy(pictures: Pictures, row: int, place: Path) -> None:
+def _copy(pictures: Pictures, row: int, copy: Path) -> None:
     source = pictures.path("target", row)
     if source is None:
-        place.with_suffix(".jpg").write_bytes(pictures.thumbnail("target", row, _SIDE_OF_KEPT_PICTURES))
+        copy.with_suffix(".jpg").write_bytes(pictures.thumbnail("target", row, _STORED_PICTURE_SIDE))
         return
     try:
         content = source.read_bytes()
     except OSError as error:
         raise DataError(f"{source} cannot be read ({error.strerror}). Put it back, or discard the sample.") from None
-    place.with_suffix(source.suffix).write_bytes(content)
+    copy.with_suffix(source.suffix).write_bytes(content)
+
+
+def parse_labels(text: str, samples: Sequence[str]) -> dict[int, str | None]:
+    """Parse labels in CSV with a header, or in JSON Lines.
+
+    A line has `path` or `sample`, as in predictions.csv, and `label`. If `decision` is `discarded`, the label is empty.
+    Other columns are ignored.
+
+    Args:
+        text: content of the file.
+        samples: names of the target samples, (n_samples,).
+
+    Returns:
+        Label by row of the target; None if the sample is discarded.
+
+    Raises:
+        DataError: a column is missing, a sample is not in the target or occurs twice, or a label is not allowed.
+    """
+    text = text.removeprefix("\ufeff")
+    lines = _json_lines(text) if text.lstrip().startswith("{") else _csv_lines(text)
+    row_of = {as_utf8(name): row for row, name in enumerate(samples)}
+    labels: dict[int, str | None] = {}
+    missing: list[str] = []
+    for number, line in lines:
+        where = f"line {number}"
+        name = next((str(line[column]) for column in SAMPLE_COLUMNS if line.get(column) is not None), None)
+        if name is None or "label" not in line:
+            raise DataError(f"{where} has no sample or no label. Give `path` (or `sample`) and `label` on every line.")
+        row = row_of.get(as_utf8(name))
+        if row is None:
+            missing.append(name)
+        elif row in labels:
+            raise DataError(f"{where} contains {name!r} a second time. Keep one line per sample.")
+        else:
+            labels[row] = _label(where, line)
+    if missing:
+        raise DataError(
+            f"{len(missing)} of {len(missing) + len(labels)} samples are not in this run, for example "
+            f"{missing[0]!r}. Use the names of predictions.csv."
+        )
+    if not labels:
+        raise DataError("it contains no label. Give a header with path and label, and one line per sample.")
+    return labels
+
+
+def _label(where: str, line: dict[str, Any]) -> str | None:
+    if line.get("decision") == "discarded":
+        return None
+    try:
+        name = clean_name("" if line["label"] is None else str(line["label"]))
+    except DataError as error:
+        raise DataError(f"{where}: {error}") from None
+    if not name:
+        raise DataError(f"{where} has no label. Give one, remove the line, or write `discarded` as its decision.")
+    return name
+
+
+def _csv_lines(text: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    table = csv.DictReader(io.StringIO(text, newline=""), strict=True)
+    try:
+        fields = table.fieldnames or []
+        if "label" not in fields or not any(column in fields for column in SAMPLE_COLUMNS):
+            raise DataError(f"the header is {', '.join(fields)[:200]!r}. It needs path (or sample) and label.")
+        for line in table:
+            yield table.line_num, line
+    except csv.Error as error:
+        raise DataError(f"line {table.line_num} is not CSV ({error}). Correct it, or save the table as CSV.") from None
+
+
+def _json_lines(text: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    for number, line in enumerate(text.split("\n"), start=1):
+        if not line.strip():
+            continue
+        try:
+            found = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise DataError(f"line {number} is not JSON ({error}). Give one object per line.") from None
+        if not isinstance(found, dict):
+            raise DataError(f"line {number} is not a JSON object. Give one with path and label per line.")
+        yield number, found

@@ -1,47 +1,57 @@
-"""Brings the tables of a run folder up to date with what people decided, while they work on it."""
+"""Update the tables of a run folder with the labels of the labelling page."""
 
 from __future__ import annotations
 
+from contextlib import closing
+from pathlib import Path
 from threading import Event, Thread
+from typing import TYPE_CHECKING
 
-from uniot.annotations import FILE, Annotations
-from uniot.errors import UniotError
-from uniot.labelling.desk import Desk
-from uniot.labelling.exporting import TABLE, write_table
-from uniot.model import AdaptedModel
-from uniot.model_files import rewrite_answers
+from uniot.discovery.annotations import Annotations
+from uniot.errors import DataError, UniotError
+from uniot.labelling.formats import Exported, Format, decided, export_labels, format_of
+from uniot.labelling.session import LabellingSession
+from uniot.labelling.state import AnnotationState
+from uniot.labelling.store import LabelStore, label_lock
+from uniot.labelling.target import Target
+from uniot.runs.files import RunFiles
+from uniot.runs.run import Run
 
-# Many actions in a row are written once.
+if TYPE_CHECKING:
+    from uniot.training.model import AdaptedModel
+
+# Several actions in a row are written once.
 _SECONDS_OF_REST = 0.3
 
 
-def publish(desk: Desk, model: AdaptedModel) -> None:
-    """Writes labels.csv and the predictions of the run, each whole or not at all."""
-    with desk.at_rest():
-        target, labels = desk.target, desk.labels.copy()
+def publish(session: LabellingSession, model: AdaptedModel) -> None:
+    """Write the labels and the predictions of the run, each file atomically."""
+    with session.locked():
+        target, state = session.target, session.state.copy()
     target.check_in_place()
-    write_table(target, labels, target.run / TABLE)
     annotations = Annotations.of(
-        target.names, target.start, labels.place, labels.by_hand, labels.names, target.classes, target.n_groups
+        target.names, target.start, state.category, state.by_hand, state.names, target.classes, target.n_groups
     )
-    rewrite_answers(model.with_annotations(annotations), target.run, target.names)
+    with Run.writer(target.run, wait=True) as writer:
+        writer.write_labels(decided(target, state))
+        writer.write_predictions(model.with_annotations(annotations), target.names)
 
 
 class Publisher:
-    """Publishes in the background, a moment after an action; a context manager that ends with the last state written.
+    """Publishes in the background, shortly after an action; a context manager that writes the last state at its end.
 
     Args:
-        desk: where people work; it notes what could not be written.
-        model: what the run ended with.
+        session: session of the labelling page; its `problem` is set if a file cannot be written.
+        model: the model as it was saved.
     """
 
-    def __init__(self, desk: Desk, model: AdaptedModel) -> None:
-        self._desk, self._model = desk, model
+    def __init__(self, session: LabellingSession, model: AdaptedModel) -> None:
+        self._session, self._model = session, model
         self._changed, self._wake, self._ends = Event(), Event(), Event()
         self._thread = Thread(target=self._work, name="publisher", daemon=True)
 
     def __enter__(self) -> Publisher:
-        self._desk.on_change = self._note
+        self._session.on_change = self._note
         if self._is_outdated():
             self._note()
         self._thread.start()
@@ -68,17 +78,61 @@ class Publisher:
 
     def _publish(self) -> None:
         try:
-            publish(self._desk, self._model)
+            publish(self._session, self._model)
         except UniotError as error:
-            self._desk.problem = str(error)
+            self._session.problem = str(error)
         else:
-            self._desk.problem = ""
+            self._session.problem = ""
 
     def _is_outdated(self) -> bool:
-        """Whether a page that was killed has left decisions that no table has."""
-        if not self._desk.revision:
+        """Return whether a page that was killed left actions that are not in the tables."""
+        if not self._session.revision:
             return False
-        run = self._desk.target.run
-        saved = max(path.stat().st_mtime_ns for path in run.glob(f"{FILE}*"))
-        tables = [path.stat().st_mtime_ns for path in (run / TABLE, run / "predictions.csv") if path.is_file()]
+        files = RunFiles(self._session.target.run)
+        saved = max(path.stat().st_mtime_ns for path in files.folder.glob(f"{files.annotations.name}*"))
+        tables = [path.stat().st_mtime_ns for path in (files.labels, files.predictions) if path.is_file()]
         return len(tables) < 2 or min(tables) < saved
+
+
+def import_run(run: Path, table: Path) -> str:
+    """Import labels from a file, all or none, as one action that the page can undo.
+
+    Returns:
+        A sentence on what was imported.
+
+    Raises:
+        DataError: the file cannot be read, or names samples that the target does not have.
+        RunFolderError: the run cannot be labelled, or a labelling page has it open.
+    """
+    try:
+        text = table.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{table} cannot be read ({error}). Give a .csv or .jsonl file in UTF-8.") from None
+    opened = Run.open(run)
+    target = Target.of_run(opened)
+    with label_lock(run), closing(LabelStore(opened.files.annotations, target.digest)) as store:
+        session = LabellingSession(target, store)
+        try:
+            outcome = session.import_labels(text)
+        except DataError as error:
+            raise DataError(f"{table}: {error}") from None
+        publish(session, opened.saved_model)
+    return outcome.message
+
+
+def export_run(run: Path, path: Path, kind: Format | None = None) -> Exported:
+    """Export the saved labels of a run, whether or not its page is open.
+
+    Args:
+        run: folder of the run.
+        path: the file, or the folder for FiftyOne.
+        kind: the format; None derives it from the file name.
+
+    Returns:
+        The path and the numbers of samples.
+    """
+    target = Target.open(run)
+    state = AnnotationState.initial(target.start)
+    with closing(LabelStore.open_existing(RunFiles(run).annotations, target.digest)) as store:
+        store.load(state)
+    return export_labels(target, state, kind or format_of(path), path)

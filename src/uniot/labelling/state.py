@@ -1,6 +1,7 @@
-"""Where every sample of the target stands while people name groups, and what one action changes: values, no files.
+"""Keep the annotation state: the category of every target sample, names of groups, and the changes that actions make.
 
-A group without samples does not exist; its name goes with its last sample.
+A category is a group, a source class, or discarded, as one integer (see `uniot.discovery.annotations`). A group without
+samples does not exist; its name is removed together with its last sample.
 """
 
 from __future__ import annotations
@@ -12,27 +13,33 @@ from typing import NamedTuple
 
 import numpy as np
 
-from uniot.annotations.places import is_group
+from uniot.discovery.annotations import is_group
 
 
-class Standing(NamedTuple):
-    """Where a sample stands, and whether a person put it there."""
+class Assignment(NamedTuple):
+    """Gives the category of a sample, and whether a person assigned it."""
 
-    place: int
+    category: int
     by_hand: bool
 
 
 @dataclass(frozen=True)
-class Piece:
-    """Samples that stood in one place and stand in another."""
+class Reassignment:
+    """Describes how samples move from one assignment to another.
+
+    Attributes:
+        rows: of the samples, ascending, (n_rows,).
+        before: assignment of all of them before the change.
+        after: assignment of all of them after it.
+    """
 
     rows: np.ndarray
-    before: Standing
-    after: Standing
+    before: Assignment
+    after: Assignment
 
 
 class Renaming(NamedTuple):
-    """What a group was called and is called; empty is no name."""
+    """Gives the name of a group before and after a change; empty if it has none."""
 
     group: int
     before: str
@@ -41,145 +48,165 @@ class Renaming(NamedTuple):
 
 @dataclass(frozen=True)
 class Change:
-    """What an action changes; it can be taken back."""
+    """Describes the difference between two states, which can be inverted; false if it is empty."""
 
-    pieces: tuple[Piece, ...] = ()
+    samples: tuple[Reassignment, ...] = ()
     names: tuple[Renaming, ...] = ()
 
     def __bool__(self) -> bool:
-        return bool(self.pieces or self.names)
+        return bool(self.samples or self.names)
 
     def inverse(self) -> Change:
-        """The change that takes this one back."""
+        """Return the change that undoes this one."""
         return Change(
-            tuple(Piece(piece.rows, piece.after, piece.before) for piece in self.pieces),
+            tuple(Reassignment(one.rows, one.after, one.before) for one in self.samples),
             tuple(Renaming(name.group, name.after, name.before) for name in self.names),
         )
 
-    def places(self) -> set[int]:
-        """Every place that is another after the change."""
-        moved = {standing.place for piece in self.pieces for standing in (piece.before, piece.after)}
+    def categories(self) -> set[int]:
+        """Return every category whose samples or name change."""
+        moved = {assigned.category for one in self.samples for assigned in (one.before, one.after)}
         return moved | {name.group for name in self.names}
 
     def to_json(self) -> str:
-        """Text that `from_json` reads."""
-        pieces = [[piece.rows.tolist(), piece.before, piece.after] for piece in self.pieces]
+        """Return the change as text for `from_json`."""
+        # "pieces" is the key in the files of every released version.
+        pieces = [[one.rows.tolist(), one.before, one.after] for one in self.samples]
         return json.dumps({"pieces": pieces, "names": self.names}, ensure_ascii=False, separators=(",", ":"))
 
     @classmethod
     def from_json(cls, text: str) -> Change:
-        """What `to_json` wrote."""
+        """Return the change that `to_json` wrote."""
         found = json.loads(text)
-        pieces = (Piece(np.array(rows), Standing(*old), Standing(*new)) for rows, old, new in found["pieces"])
-        return cls(tuple(pieces), tuple(Renaming(*name) for name in found["names"]))
+        samples = (
+            Reassignment(np.array(rows), Assignment(*old), Assignment(*new)) for rows, old, new in found["pieces"]
+        )
+        return cls(tuple(samples), tuple(Renaming(*name) for name in found["names"]))
 
 
 @dataclass
-class Labels:
-    """The state: place of each sample, names of groups.
+class AnnotationState:
+    """Holds the category of every sample and the names of the groups.
 
     Attributes:
-        place: of each sample, see `places`, (n,).
-        by_hand: whether a person put it there, (n,), bool.
+        category: of each sample, (n_samples,).
+        by_hand: whether a person assigned it, (n_samples,), bool.
         names: of the groups that have one.
-        next_group: number of the next new group; none is ever given twice.
+        next_group: number of the next new group; numbers are never used twice.
     """
 
-    place: np.ndarray
+    category: np.ndarray
     by_hand: np.ndarray
     names: dict[int, str] = field(default_factory=dict)
     next_group: int = 0
 
     @classmethod
-    def start(cls, place: np.ndarray) -> Labels:
-        """As the run left it."""
-        return cls(place.copy(), np.zeros(len(place), dtype=bool), {}, int(place.max(initial=-1)) + 1)
+    def initial(cls, category: np.ndarray) -> AnnotationState:
+        """Return the state of a run that nobody has labelled; `category` is what the run predicted, (n_samples,)."""
+        return cls(category.copy(), np.zeros(len(category), dtype=bool), {}, int(category.max(initial=-1)) + 1)
 
-    def copy(self) -> Labels:
-        """The state as it is now, which later changes leave alone."""
-        return Labels(self.place.copy(), self.by_hand.copy(), dict(self.names), self.next_group)
+    def copy(self) -> AnnotationState:
+        """Return a copy that later changes do not affect."""
+        return AnnotationState(self.category.copy(), self.by_hand.copy(), dict(self.names), self.next_group)
 
-    def members(self, place: int) -> np.ndarray:
-        """Rows that stand in a place, in order."""
-        return np.flatnonzero(self.place == place)
+    def members(self, category: int) -> np.ndarray:
+        """Return the rows in a category, ascending, (n_members,)."""
+        return np.flatnonzero(self.category == category)
 
     def sizes(self) -> dict[int, int]:
-        """How many samples stand in each place that has any."""
-        places, counts = np.unique(self.place, return_counts=True)
-        return dict(zip(places.tolist(), counts.tolist(), strict=True))
+        """Return the number of samples in each category that has any."""
+        categories, counts = np.unique(self.category, return_counts=True)
+        return dict(zip(categories.tolist(), counts.tolist(), strict=True))
 
     def apply(self, change: Change) -> None:
-        """Makes a change."""
-        for piece in change.pieces:
-            self.place[piece.rows] = piece.after.place
-            self.by_hand[piece.rows] = piece.after.by_hand
+        """Apply a change in place."""
+        for one in change.samples:
+            self.category[one.rows] = one.after.category
+            self.by_hand[one.rows] = one.after.by_hand
         for group, _, name in change.names:
             self.names.pop(group, None)
             if name:
                 self.names[group] = name
-        self.next_group = max(self.next_group, 1 + max(change.places(), default=-1))
+        self.next_group = max(self.next_group, 1 + max(change.categories(), default=-1))
 
 
-def rename(labels: Labels, group: int, name: str) -> Change:
-    """Gives a group a name, or takes it away where `name` is empty."""
-    before = labels.names.get(group, "")
+def rename(state: AnnotationState, group: int, name: str) -> Change:
+    """Return the change that names a group, or removes its name if `name` is empty."""
+    before = state.names.get(group, "")
     return Change(names=() if before == name else (Renaming(group, before, name),))
 
 
-def move(labels: Labels, rows: Sequence[int] | np.ndarray, to: int) -> Change:
-    """Puts samples into a place; those already put there by hand stay."""
+def move(state: AnnotationState, rows: Sequence[int] | np.ndarray, to: int) -> Change:
+    """Return the change that assigns samples to a category by hand."""
     chosen = np.asarray(rows, dtype=np.int64)
-    return put(labels, chosen, np.full(len(chosen), to), np.ones(len(chosen), dtype=bool))
+    return assign(state, chosen, np.full(len(chosen), to), np.ones(len(chosen), dtype=bool))
 
 
-def put_back(labels: Labels, rows: Sequence[int] | np.ndarray, start: np.ndarray) -> Change:
-    """Puts samples where the run had them."""
+def restore(state: AnnotationState, rows: Sequence[int] | np.ndarray, initial: np.ndarray) -> Change:
+    """Return the change that gives samples back the category that the run predicted, `initial` (n_samples,)."""
     chosen = np.asarray(rows, dtype=np.int64)
-    return put(labels, chosen, start[chosen], np.zeros(len(chosen), dtype=bool))
+    return assign(state, chosen, initial[chosen], np.zeros(len(chosen), dtype=bool))
 
 
-def merge(labels: Labels, group: int, to: int) -> Change:
-    """Puts a whole group into another group, a class, or aside. A group without a name takes that of the other.
+def merge(state: AnnotationState, group: int, to: int) -> Change:
+    """Return the change that assigns a whole group to another group, a class, or discarded.
 
-    Which of its samples a person had put into the group stays known where the place is a group again: to merge two
-    groups says nothing about one sample. To say which class it is, or to discard it, does.
+    A group without a name takes the name of the group that is merged into it. Merging two groups decides nothing about
+    single samples, so which of them were assigned by hand stays; assigning them to a class or discarding them does.
     """
-    rows = labels.members(group)
-    by_hand = labels.by_hand[rows] if is_group(to) else np.ones(len(rows), dtype=bool)
+    rows = state.members(group)
+    by_hand = state.by_hand[rows] if is_group(to) else np.ones(len(rows), dtype=bool)
     names = []
-    if is_group(to) and not labels.names.get(to) and labels.names.get(group):
-        names.append(Renaming(to, "", labels.names[group]))
-    return put(labels, rows, np.full(len(rows), to), by_hand, names)
+    if is_group(to) and not state.names.get(to) and state.names.get(group):
+        names.append(Renaming(to, "", state.names[group]))
+    return assign(state, rows, np.full(len(rows), to), by_hand, names)
 
 
-def split(labels: Labels, rows: Sequence[int] | np.ndarray) -> Change:
-    """Puts some samples of a group into a new one."""
+def split(state: AnnotationState, rows: Sequence[int] | np.ndarray) -> Change:
+    """Return the change that moves some samples of a group into a new group."""
     chosen = np.asarray(rows, dtype=np.int64)
-    return put(labels, chosen, np.full(len(chosen), labels.next_group), labels.by_hand[chosen])
+    return assign(state, chosen, np.full(len(chosen), state.next_group), state.by_hand[chosen])
 
 
-def put(
-    labels: Labels, rows: np.ndarray, place: np.ndarray, by_hand: np.ndarray, names: Iterable[Renaming] = ()
+def assign(
+    state: AnnotationState,
+    rows: np.ndarray,
+    category: np.ndarray,
+    by_hand: np.ndarray,
+    names: Iterable[Renaming] = (),
 ) -> Change:
-    """Puts each sample into a place of its own; groups that lose their last sample lose their name."""
-    standings = np.stack([labels.place[rows], labels.by_hand[rows], place, by_hand], axis=1).astype(np.int64)
-    moves = (standings[:, 0] != standings[:, 2]) | (standings[:, 1] != standings[:, 3])
-    kinds, kind_of = np.unique(standings[moves], axis=0, return_inverse=True)
-    moved = rows[moves]
-    pieces = tuple(
-        Piece(
-            np.sort(moved[kind_of.reshape(-1) == number]), Standing(old, bool(old_hand)), Standing(new, bool(new_hand))
+    """Return the change that assigns a category to each of several samples.
+
+    Args:
+        state: before the change.
+        rows: of the samples, (n_rows,).
+        category: new category of each, (n_rows,).
+        by_hand: whether a person decided it, (n_rows,), bool.
+        names: renamings that belong to the change.
+
+    Returns:
+        The change; groups that lose their last sample lose their name in it.
+    """
+    table = np.stack([state.category[rows], state.by_hand[rows], category, by_hand], axis=1).astype(np.int64)
+    differs = (table[:, 0] != table[:, 2]) | (table[:, 1] != table[:, 3])
+    kinds, kind_of = np.unique(table[differs], axis=0, return_inverse=True)
+    changed = rows[differs]
+    samples = tuple(
+        Reassignment(
+            np.sort(changed[kind_of.reshape(-1) == number]),
+            Assignment(old, bool(old_by_hand)),
+            Assignment(new, bool(new_by_hand)),
         )
-        for number, (old, old_hand, new, new_hand) in enumerate(kinds.tolist())
+        for number, (old, old_by_hand, new, new_by_hand) in enumerate(kinds.tolist())
     )
-    emptied = _emptied(labels.sizes(), pieces)
-    lost = (Renaming(group, name, "") for group, name in sorted(labels.names.items()) if group in emptied)
-    return Change(pieces, (*names, *lost))
+    emptied = _emptied(state.sizes(), samples)
+    removed = (Renaming(group, name, "") for group, name in sorted(state.names.items()) if group in emptied)
+    return Change(samples, (*names, *removed))
 
 
-def _emptied(sizes: Mapping[int, int], pieces: Iterable[Piece]) -> set[int]:
+def _emptied(sizes: Mapping[int, int], samples: Iterable[Reassignment]) -> set[int]:
     left = dict(sizes)
-    for piece in pieces:
-        left[piece.before.place] -= len(piece.rows)
-        left[piece.after.place] = left.get(piece.after.place, 0) + len(piece.rows)
-    return {place for place, size in left.items() if size == 0}
+    for one in samples:
+        left[one.before.category] -= len(one.rows)
+        left[one.after.category] = left.get(one.after.category, 0) + len(one.rows)
+    return {category for category, size in left.items() if size == 0}

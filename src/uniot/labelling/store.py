@@ -1,23 +1,22 @@
-"""Labels on disk: an SQLite file in the run folder, written at every action.
+"""Store labels on disk, in an SQLite file in the run folder that is written at every action.
 
-`actions` only ever grows, and holds what each action changed: done one after another, from what the run said, they make
-the state. `samples` and `groups` hold that state, and are written in the same transaction.
+The table `actions` is append-only and holds the change that each action made. `samples` and `groups` hold the state
+that results from applying these changes to the predictions of the run, and are written in the same transaction.
 """
 
 from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from uniot.annotations.file import FILE, FORMAT
 from uniot.errors import RunFolderError
-from uniot.labelling.state import Change, Labels
-from uniot.run_folder import lock_file, open_lock
-
-_LOCK = ".labels.lock"
+from uniot.io.files import file_lock
+from uniot.labelling.state import AnnotationState, Change
+from uniot.runs.files import RunFiles
+from uniot.runs.pictures import FILE, FORMAT
 
 _TABLES = """
 CREATE TABLE about (key TEXT PRIMARY KEY, value TEXT NOT NULL);
@@ -37,7 +36,7 @@ CREATE TABLE groups (number INTEGER PRIMARY KEY, name TEXT NOT NULL);
 
 
 class Entry(NamedTuple):
-    """A line of the log: `of` is the action that an undo or redo is about."""
+    """Records an action in the log; `of` is the action that an undo or redo refers to."""
 
     id: int
     kind: str
@@ -45,11 +44,11 @@ class Entry(NamedTuple):
     text: str
 
 
-class Store:
-    """The labels of one run.
+class LabelStore:
+    """Saves the labels of one run.
 
     Args:
-        path: made if it does not exist.
+        path: of the SQLite file, which is created if it does not exist.
         digest: of the run that the labels refer to.
 
     Raises:
@@ -59,12 +58,12 @@ class Store:
     def __init__(self, path: Path, digest: str) -> None:
         self._path = path
         if path.is_symlink() or (path.exists() and not path.is_file()):
-            raise RunFolderError(f"{path} is a link or no regular file. Move it away to begin anew.")
+            raise RunFolderError(f"{path} is a link or not a regular file. Move it away to start again without labels.")
         with self._explained():
             self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         try:
             with self._explained():
-                # With the log written ahead, an action is one short write; FULL has it on the disk before we say so.
+                # With a write-ahead log an action is one short write; FULL waits until it is on the disk.
                 self._connection.execute("PRAGMA journal_mode = WAL")
                 self._connection.execute("PRAGMA synchronous = FULL")
                 if not self._connection.execute("SELECT 1 FROM sqlite_master").fetchone():
@@ -75,67 +74,74 @@ class Store:
             raise
 
     @classmethod
-    def existing(cls, path: Path, digest: str) -> Store:
-        """The labels that were made already; an error where there are none."""
+    def open_existing(cls, path: Path, digest: str) -> LabelStore:
+        """Return the store of labels that were saved earlier.
+
+        Raises:
+            RunFolderError: there are none, or see the class.
+        """
         if not path.is_file():
             raise RunFolderError(
-                f"{path.parent} has no labels yet. Open the page with `uniot label {path.parent}`, and name its groups."
+                f"{path.parent} has no labels yet. Run `uniot label {path.parent}` and name its groups first."
             )
         return cls(path, digest)
 
     def entries(self) -> list[Entry]:
-        """The whole log, without what each action changed."""
+        """Return the whole log, without the changes."""
         with self._explained():
             return [Entry(*line) for line in self._connection.execute("SELECT id, kind, of, text FROM actions")]
 
     def change_of(self, action: int) -> Change:
-        """What an action changed."""
+        """Return the change that an action made."""
         with self._explained():
             (text,) = self._connection.execute("SELECT change FROM actions WHERE id = ?", (action,)).fetchone()
         return Change.from_json(text)
 
-    def load(self, labels: Labels) -> None:
-        """Brings the labels of a run from its own answers to the state that was saved."""
+    def load(self, state: AnnotationState) -> None:
+        """Update the initial state of a run to the state that was saved."""
         with self._explained():
-            for row, place, by_hand in self._connection.execute("SELECT row, place, by_hand FROM samples"):
-                if not 0 <= row < len(labels.place):
-                    raise ValueError(f"it labels sample {row} of {len(labels.place)}")
-                labels.place[row], labels.by_hand[row] = place, bool(by_hand)
+            for row, category, by_hand in self._connection.execute("SELECT row, place, by_hand FROM samples"):
+                if not 0 <= row < len(state.category):
+                    raise ValueError(f"it labels sample {row} of {len(state.category)}")
+                state.category[row], state.by_hand[row] = category, bool(by_hand)
             for number, name in self._connection.execute("SELECT number, name FROM groups"):
-                labels.next_group = max(labels.next_group, number + 1)
+                state.next_group = max(state.next_group, number + 1)
                 if name:
-                    labels.names[number] = name
+                    state.names[number] = name
 
     def append(self, after: int, kind: str, text: str, change: Change, of: int | None = None) -> int:
-        """Saves an action and the state that it leads to, both or neither.
+        """Save an action and the resulting state in one transaction.
 
         Args:
-            after: the last action that the caller knows of, 0 for none.
+            after: number of the last action that the caller has seen, 0 for none.
             kind: of the action.
-            text: what it did, for people.
-            change: what it changed.
-            of: the action that this one takes back, or does again.
+            text: description for people.
+            change: of the state.
+            of: the action that this one undoes or redoes.
 
         Returns:
-            The number of the action.
+            The number of the new action.
+
+        Raises:
+            RunFolderError: another process has added an action, or the file cannot be written.
         """
         with self._explained(), self._transaction():
             (last,) = self._connection.execute("SELECT COALESCE(MAX(id), 0) FROM actions").fetchone()
             if last != after:
                 raise RunFolderError(
-                    f"another process has written to {self._path}. Nothing was saved. End `uniot label` and start it "
+                    f"another process has written to {self._path}. Nothing was saved. Stop `uniot label` and start it "
                     "again."
                 )
             added = self._connection.execute(
                 "INSERT INTO actions (kind, of, text, change) VALUES (?, ?, ?, ?)", (kind, of, text, change.to_json())
             ).lastrowid
-            for rows, _, (place, by_hand) in ((piece.rows, piece.before, piece.after) for piece in change.pieces):
-                values = ((row, place, int(by_hand)) for row in rows.tolist())
+            for one in change.samples:
+                values = ((row, one.after.category, int(one.after.by_hand)) for row in one.rows.tolist())
                 self._connection.executemany("REPLACE INTO samples (row, place, by_hand) VALUES (?, ?, ?)", values)
-            # Every group that ever was is noted, so that no number is given twice.
+            # Groups that no longer exist stay in the table, so that no number is used twice.
             self._connection.executemany(
                 "INSERT OR IGNORE INTO groups (number, name) VALUES (?, '')",
-                ((place,) for place in change.places() if place >= 0),
+                ((category,) for category in change.categories() if category >= 0),
             )
             self._connection.executemany(
                 "REPLACE INTO groups (number, name) VALUES (?, ?)", ((name.group, name.after) for name in change.names)
@@ -143,7 +149,7 @@ class Store:
         return int(added or 0)
 
     def close(self) -> None:
-        """Ends the use of the file."""
+        """Close the file."""
         self._connection.close()
 
     def _create(self, digest: str) -> None:
@@ -159,13 +165,13 @@ class Store:
         if about.get("format") != FORMAT:
             raise RunFolderError(
                 f"{self._path} has format {about.get('format')!r} and this version of uniot reads {FORMAT!r}. Install "
-                "the version that wrote it, or move the file away to begin anew."
+                "the version that wrote it, or move the file away to start again without labels."
             )
         if about.get("run") != digest:
             raise RunFolderError(
-                f"{self._path} belongs to another run: {self._path.parent} was made again after it was labelled, and "
-                f"its groups are others now. To begin anew, move {FILE} away, with {FILE}-wal and {FILE}-shm where "
-                f"they are. Names that were exported are still in labels.csv; keep that too, a new export replaces it."
+                f"{self._path} belongs to another run: {self._path.parent} was run again after it was labelled, and "
+                f"now has other groups. To start again without labels, move {FILE} away, together with {FILE}-wal and "
+                f"{FILE}-shm if they exist. Keep a copy of the exported labels: they are replaced."
             )
 
     @contextmanager
@@ -175,7 +181,7 @@ class Store:
             yield
             self._connection.execute("COMMIT")
         except BaseException:
-            with suppress(sqlite3.Error):  # what went wrong may have rolled back already
+            with suppress(sqlite3.Error):  # the failed statement may have rolled back already
                 self._connection.execute("ROLLBACK")
             raise
 
@@ -185,38 +191,40 @@ class Store:
             yield
         except sqlite3.OperationalError as error:
             raise RunFolderError(
-                f"{self._path} cannot be written ({error}), and nothing was changed. Check that the folder is yours "
-                "to write and that the disk has room, then do it again."
+                f"{self._path} cannot be written ({error}); nothing was changed. Check that you may write to the "
+                "folder and that the disk has room, then repeat the step."
             ) from error
         except (sqlite3.DatabaseError, OverflowError, TypeError, ValueError) as error:
             raise RunFolderError(
-                f"{self._path} is damaged ({error}). Move it away to begin anew; labels.csv, where it was exported, is "
-                "a file of its own and can still be read."
+                f"{self._path} is damaged ({error}). Move it away to start again without labels; labels.csv, if it was "
+                "exported, is a separate file and can still be read."
             ) from error
 
 
 @contextmanager
-def only_one_page(run: Path) -> Iterator[None]:
-    """Keeps a second labelling page from the same run; the system lets go of the lock when a process dies."""
-    try:
-        lock = open_lock(run / _LOCK)
-    except OSError as error:
-        raise RunFolderError(
-            f"{run} cannot be written ({error.strerror}). Labels are kept in it: copy it to a place that is yours."
-        ) from error
-    with lock:
+def label_lock(run: Path) -> Iterator[None]:
+    """Lock the labels of a run against a second `uniot label`; the system releases the lock when the process ends.
+
+    Raises:
+        RunFolderError: another process holds the lock, or the folder cannot be written.
+    """
+    with ExitStack() as stack:
         try:
-            lock_file(lock.fileno())
-        except OSError:
+            stack.enter_context(file_lock(RunFiles(run).labelling_lock))
+        except BlockingIOError:
             raise RunFolderError(
                 f"another `uniot label` has {run} open. Use the address that it printed, in as many tabs as you like, "
-                "or end it with Ctrl-C first."
+                "or stop it with Ctrl-C first."
             ) from None
+        except OSError as error:
+            raise RunFolderError(
+                f"{run} cannot be written ({error.strerror}). Copy it to a folder that you may write to."
+            ) from error
         yield
 
 
 def _statements(script: str) -> Iterator[str]:
-    """The statements of a script, one by one: `executescript` would end the transaction."""
+    """Yield the statements of a script; `executescript` would commit the transaction."""
     statement = ""
     for line in script.splitlines(keepends=True):
         statement += line

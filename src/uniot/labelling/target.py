@@ -1,44 +1,46 @@
-"""The target of a finished run as the labelling page needs it."""
+"""Read the target of a finished run for the labelling page."""
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from uniot.annotations.annotations import class_named, composed
-from uniot.annotations.file import run_digest, start_places
-from uniot.answers import read_answers
-from uniot.data.text import as_utf8
-from uniot.discovery import LabelledFeatures
+from uniot.discovery.annotations import class_named, composed
 from uniot.errors import RunFolderError
-from uniot.model import AdaptedModel
-from uniot.model_files import load_model
-from uniot.words import counted
+from uniot.io.text import as_utf8
+from uniot.runs.files import RunFiles, Stamp
+from uniot.runs.pictures import run_digest, start_places
+from uniot.runs.run import Run
 
-Stamp = tuple[int, int, int]
+if TYPE_CHECKING:
+    from uniot.discovery.groups import LabelledFeatures
+    from uniot.training.model import AdaptedModel
 
 
 @dataclass(frozen=True)
 class Target:
-    """What there is to label.
+    """Holds the target samples of a run, which people label.
 
     Attributes:
-        run: the folder that it came from.
-        names: of the samples, as in predictions.csv.
-        classes: names of the source classes, text.
-        unknown: what the run calls samples of no class.
-        start: the place that the run gave each sample, (n,).
-        nearest: index of the nearest source class, (n,).
-        confidence: probability of the answer of the run, of a class or of being unknown, (n,).
-        features: (n, d), unit rows.
-        prototypes: of the classes, (c, d), unit rows.
-        class_faces: a typical source sample of each class, -1 where there is none, (c,).
-        n_groups: private groups that the run found.
-        digest: of everything that a label refers to; another run has another.
-        stamp: of the model's file when it was read.
+        run: the run folder.
+        names: names of the samples, as in predictions.csv, (n_samples,).
+        classes: names of the source classes, text, (n_classes,).
+        unknown: label of unknown samples.
+        start: place of each sample before any action, (n_samples,).
+        nearest: index of the nearest source class, (n_samples,).
+        confidence: probability of the prediction, of a class or of being unknown, (n_samples,).
+        features: features of unit norm, (n_samples, n_features).
+        prototypes: class prototypes of unit norm, (n_classes, n_features).
+        class_faces: row of a typical source sample of each class; -1 if the class has none, (n_classes,).
+        n_groups: number of groups that the run found.
+        digest: digest of everything that a label refers to; it differs between runs.
+        stamp: stamp of the model's file when it was read.
+        no_groups_asked: whether the user set the number of groups to 0.
     """
 
     run: Path
@@ -54,19 +56,27 @@ class Target:
     n_groups: int
     digest: str
     stamp: Stamp | None
+    no_groups_asked: bool = False
 
     @classmethod
     def open(cls, run: Path) -> Target:
-        """Reads it from a run folder."""
-        stamp = _stamp(run)
-        model = load_model(run)
-        if not len(model.target):
-            raise RunFolderError(f"{run} has no target of its own, so there is nothing to label. Adapt to one first.")
-        return cls.of(model, run, _sample_names(run, len(model.target)), stamp)
+        """Return the target of a run folder."""
+        return cls.of_run(Run.open(run))
+
+    @classmethod
+    def of_run(cls, run: Run) -> Target:
+        """Return the target of a run.
+
+        Raises:
+            RunFolderError: the run was shared without its target, or two samples have the same name.
+        """
+        run.require_target("to label")
+        _check_distinct(run)
+        return cls.of(run.saved_model, run.folder, run.predictions.names, run.stamp)
 
     @classmethod
     def of(cls, model: AdaptedModel, run: Path, names: list[str], stamp: Stamp | None) -> Target:
-        """Makes it from what a run ended with."""
+        """Return the target of a model, given the run folder, the sample names and the stamp of the model's file."""
         prototypes = model.class_centres
         classes = [as_utf8(str(name)) for name in model.classes.tolist()]
         start = start_places(model.target, model.groups.n_groups)
@@ -84,49 +94,42 @@ class Target:
             n_groups=model.groups.n_groups,
             digest=run_digest(model.fingerprint, names, classes, start),
             stamp=stamp,
+            no_groups_asked=model.settings.n_private_classes == 0,
         )
 
     def check_in_place(self) -> None:
-        """An error where the run was made again since it was read: labels would get to the wrong samples."""
-        if _stamp(self.run) != self.stamp:
+        """Raise RunFolderError if the run was written again since it was read: labels would go to the wrong samples."""
+        if RunFiles(self.run).stamp() != self.stamp:
             raise RunFolderError(
-                f"{self.run} was made again or moved while this page was open. What you asked for was not done. End "
-                "`uniot label` and start it again."
+                f"{self.run} was made again or moved while this page was open. Nothing was changed. End `uniot label` "
+                "and start it again."
             )
 
+    def is_ungrouped(self, group: int) -> bool:
+        """Return whether a group of the page consists of the unknown samples that the run did not group."""
+        return not self.n_groups and not group and bool((self.start == group).any())
+
+    def group_title(self, group: int) -> str:
+        """Return what a group without a name is called in a sentence."""
+        return "the unknown without a group" if self.is_ungrouped(group) else f"group {group}"
+
     def class_named(self, name: str) -> int | None:
-        """Index of the source class that a name means, however its letters are composed; None where it means none."""
+        """Return the index of the source class with this name, in any Unicode normalisation; None if there is none."""
         return class_named(name, self.classes)
 
     def is_unknown(self, name: str) -> bool:
-        """Whether a name is what the run calls samples of no class."""
+        """Return whether a name is the label of unknown samples."""
         return name == composed(self.unknown)
 
 
-def _stamp(run: Path) -> Stamp | None:
-    """Tells one writing of a run from another."""
-    try:
-        file = (run / "model.safetensors").stat()
-    except OSError:
-        return None
-    return file.st_ino, file.st_mtime_ns, file.st_size
-
-
-def _sample_names(run: Path, n_samples: int) -> list[str]:
-    path = run / "predictions.csv"
-    names = read_answers(path).names
-    if len(names) != n_samples:
-        raise RunFolderError(
-            f"{path} has {len(names)} lines and the model answers for {counted(n_samples, 'sample')}. Make the run "
-            "again."
-        )
+def _check_distinct(run: Run) -> None:
+    names = run.predictions.names
     if len(set(names)) < len(names):
-        twice = next(name for number, name in enumerate(names) if name in names[:number])
+        twice = Counter(names).most_common(1)[0][0]
         raise RunFolderError(
-            f"{path} calls two samples {twice!r}, and labels are kept by name. Give each sample a name of its own, "
-            "and make the run again."
+            f"{run.files.predictions} has two samples named {twice!r}, and labels are stored by name. Give each sample "
+            "a name of its own, and make the run again."
         )
-    return names
 
 
 def _class_faces(source: LabelledFeatures, prototypes: np.ndarray) -> NDArray[np.int64]:

@@ -1,10 +1,18 @@
 """Methods of universal domain adaptation under one protocol."""
 
+from uniot.methods.base import Batch, Losses, Method, MethodInfo, MethodOptions
 from uniot.methods.decision import Decision
-from uniot.methods.method import Batch, Losses, Method, MethodInfo, MethodOptions
-from uniot.methods.registry import METHODS, check_method, create_method, method_info, register
+from uniot.methods.registry import (
+    METHODS,
+    check_method,
+    create_method,
+    hyperparameters,
+    method_info,
+    register,
+    resolved_settings,
+)
+from uniot.methods.unincm.method import UniNCMMethod
 from uniot.methods.uniot import UniOTMethod
-from uniot.methods.uniot_universal import UniversalMethod
 
 __all__ = [
     "METHODS",
@@ -14,10 +22,12 @@ __all__ = [
     "Method",
     "MethodInfo",
     "MethodOptions",
+    "UniNCMMethod",
     "UniOTMethod",
-    "UniversalMethod",
     "check_method",
     "create_method",
+    "hyperparameters",
     "method_info",
     "register",
+    "resolved_settings",
 ]

@@ -1,4 +1,8 @@
-"""ATI: assign and transform iteratively (Panareda Busto and Gall, ICCV 2017)."""
+"""Assign and transform iteratively (ATI): a linear map takes the source classes to the target samples assigned to them.
+
+References:
+    Panareda Busto and Gall, Open Set Domain Adaptation, ICCV 2017.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +13,15 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
 
+from uniot.config import Settings
+from uniot.methods.base import Batch, Losses, MethodInfo, MethodOptions
 from uniot.methods.decision import Decision
-from uniot.methods.head_method import HeadMethod
-from uniot.methods.method import Batch, Losses, MethodInfo, MethodOptions
-from uniot.networks.sample_bank import SampleBank
-from uniot.settings import Settings
+from uniot.methods.head import HeadMethod
+from uniot.nn.memory import SampleBank
 
 
 class ATIOptions(MethodOptions):
-    """Published values of ATI-λ."""
+    """Hold the hyper-parameters of ATI-λ, with the published values as defaults."""
 
     outlier_share: float = Field(
         0.5,
@@ -33,11 +37,11 @@ class ATIOptions(MethodOptions):
 
 @dataclass(frozen=True)
 class ClassTransform:
-    """A linear map that moves class means: x ↦ xW with W = I + (coordinates)(shifts).
+    """Move class means by a linear map: x ↦ xW with W = I + (coordinates)(shifts).
 
     Attributes:
-        coordinates: (d, c), from a sample to how much of each class mean it holds.
-        shifts: (c, d), from each class mean to where it goes.
+        coordinates: maps a sample to its coordinates in terms of the class means, (d, c).
+        shifts: displacement of each class mean, (c, d).
     """
 
     coordinates: Tensor
@@ -45,33 +49,36 @@ class ClassTransform:
 
     @classmethod
     def between(cls, means: Tensor, goals: Tensor, counts: Tensor) -> ClassTransform:
-        """Of all W that minimise Σ_c n_c ‖S_c W - T_c‖², the nearest to the identity.
+        """Fit the map: of all W that minimise Σ_c n_c ‖S_c W - T_c‖², the nearest to the identity.
 
-        That is where the authors' descent on W, which starts at the identity, ends.
+        The authors' gradient descent on W starts at the identity and converges to the same W.
 
         Args:
             means: S, (c, d).
-            goals: T, (c, d), mean of the n_c target samples of each class; any where there are none.
+            goals: T, mean of the n_c target samples of each class, (c, d); ignored for a class without samples.
             counts: n, (c,).
+
+        Returns:
+            The map.
         """
         weights = counts.double().sqrt()[:, None]
         coordinates = torch.linalg.pinv(weights * means.double()) * weights.t()
         return cls(coordinates.to(means.dtype), goals - means)
 
     def __call__(self, rows: Tensor) -> Tensor:
-        """Rows (n, d), transformed."""
+        """Return the transformed rows, (n, d), of rows (n, d)."""
         return rows + rows @ self.coordinates @ self.shifts
 
 
 @dataclass(frozen=True)
 class Alternation:
-    """What assigning and transforming in turn ends with.
+    """Hold the result of `alternate`.
 
     Attributes:
-        transform: of source samples.
+        transform: map of source samples.
         means: transformed class means, (c, d).
         outlier_cost: λ, the distance beyond which a target sample belongs to no class.
-        rounds: how many transformations it took.
+        rounds: number of transformations that were made.
     """
 
     transform: ClassTransform
@@ -83,25 +90,28 @@ class Alternation:
 def alternate(
     means: Tensor, target: Tensor, outlier_share: float = 0.5, rounds: int = 6, tolerance: float = 1e-3
 ) -> Alternation:
-    """Assigns target samples to class means or to none, moves the means to their samples, and so on while it helps.
+    """Assign target samples to class means or to none, move the means to their samples, and repeat while it helps.
 
-    A sample T_t goes to the class of the smallest d_ct = ‖S_c W - T_t‖, or to none where that is above
-    λ = ρ max d + (1 - ρ) min d over all classes and samples. W then minimises E² = Σ ‖S_c W - T_t‖² over the assigned.
-    A round that does not lower E by more than the tolerance, as a share of E before the first W, is the last one, and
-    does not count.
+    A sample T_t goes to the class of the smallest d_ct = ‖S_c W - T_t‖, or to none if that distance is above
+    λ = ρ max d + (1 - ρ) min d over all classes and samples. W then minimises E² = Σ ‖S_c W - T_t‖² over the assigned
+    samples. The first round that does not lower E by more than the tolerance, relative to E before the first W, ends
+    the search and is discarded.
 
-    As in the authors' code, distances are not squared and a class may be left without samples; the paper asks for at
-    least one sample a class, but in universal adaptation the target may lack a source class. W is found from the
-    original means in each round, which their code has as an option, and not from those of the round before.
+    As in the authors' code, distances are not squared and a class may have no samples; the paper requires at least one
+    sample per class, but in universal adaptation the target may lack a source class. W is fitted from the original
+    means in each round, which is an option of their code, and not from those of the round before.
 
     Args:
         means: S, (c, d).
         target: T, (n, d).
         outlier_share: ρ.
-        rounds: at most so many transformations.
-        tolerance: of E.
+        rounds: largest number of transformations.
+        tolerance: smallest relative decrease of E that counts.
 
-    Paper: Panareda Busto and Gall, Open Set Domain Adaptation, ICCV 2017, section 3.
+    Returns:
+        The map, the moved means, λ and the number of rounds.
+
+    Paper: Panareda Busto and Gall, ICCV 2017, section 3.
     """
     transform, moved, done = ClassTransform(means.new_zeros(means.shape[1], len(means)), means * 0), means, 0
     unmoved, lowest = None, torch.inf
@@ -125,21 +135,24 @@ def alternate(
 
 
 class ATI(HeadMethod):
-    """A linear map takes the source to the target's known part; a linear classifier is trained on the mapped source.
+    """Adapt by a linear map from the source to the target's known part; train a linear classifier on the mapped source.
 
     ATI has no network: it works on fixed features, here the embeddings or the output of a backbone that is not trained.
-    In the first third of the steps the means of the source classes and the features of the target are collected (the
-    latter of `queue_size` samples at most); then assignment and transformation alternate to their end, once; in the
-    rest of the steps the classifier sees the source as the map takes it (before that, as it is). The map, the moved
-    means and λ are saved with the weights, so that nothing is left to do when the training ends.
+    The first third of the steps collects the means of the source classes and the target features (of at most
+    `queue_size` samples); then assignment and transformation alternate once until they converge; for the remaining
+    steps the classifier is trained on the mapped source (before that, on the original source). The map, the moved means
+    and λ are saved with the weights, so that nothing is left to fit after the last step.
 
-    The authors' linear SVM becomes a multi-class hinge loss with the weight decay of the training. They standardise
-    the features and reduce them by PCA first; here they are as they come.
+    The authors' linear SVM becomes a multi-class hinge loss with the weight decay of the training. They standardise the
+    features and reduce them by PCA first; here they are used unchanged.
 
     Attributes:
-        means: of the source classes, (c, d), and how many samples they are of: `counts`, (c,).
-        moved_means: where the map takes them.
-        outlier_cost: λ.
+        means: means of the source classes, (c, d).
+        counts: number of samples behind each mean, (c,).
+        coordinates: of the map, (d, c).
+        shifts: of the map, (c, d).
+        moved_means: transformed class means, (c, d).
+        outlier_cost: λ, a scalar.
     """
 
     options: ATIOptions
@@ -172,13 +185,16 @@ class ATI(HeadMethod):
         self.register_buffer("outlier_cost", torch.zeros(()))
 
     def train(self, mode: bool = True) -> ATI:
-        """The backbone stays as it is in predictions: its features are fixed."""
+        """Return this module after setting its mode; the backbone stays in evaluation mode: its features are fixed."""
         super().train(mode)
         self.backbone.eval()
         return self
 
     def step(self, batch: Batch) -> Losses:
-        """L = mean over the source of Σ_{k ≠ y} max(0, 1 - C(xW)_y + C(xW)_k) / c. Paper: section 3."""
+        """Return the losses of one step.
+
+        L = mean over the source of Σ_{k ≠ y} max(0, 1 - C(xW)_y + C(xW)_k) / c. Paper: section 3.
+        """
         with torch.no_grad():
             source, target = self.batch_features(batch)
             if batch.step <= self.turning_step:
@@ -190,40 +206,54 @@ class ATI(HeadMethod):
         return Losses(loss, {"source": loss})
 
     def collect(self, source: Tensor, labels: Tensor, target: Tensor, target_ids: Tensor) -> None:
-        """Takes a batch into the class means and into the memory of the target."""
+        """Add a batch to the class means and to the memory of the target.
+
+        Args:
+            source: features, (b, d).
+            labels: class per source sample, (b,).
+            target: features, (b', d).
+            target_ids: sample id per target sample, (b',).
+        """
         of_class = F.one_hot(labels, self.n_classes).to(source)
         self.counts += of_class.sum(dim=0)
-        # Each mean moves towards the new samples by their share of all samples so far.
+        # A running mean: earlier samples are not stored.
         shares = of_class / self.counts.clamp_min(1)
         self.means += shares.t() @ source - shares.sum(dim=0)[:, None] * self.means
         self.memory.put(target, target_ids)
 
     def assign_and_transform(self) -> None:
-        """Fixes the map and λ from what was collected, and lets go of the target's features."""
+        """Fit the map and λ to the collected samples, then clear the memory of the target."""
         seen = self.counts > 0
         target = self.memory.rows[self.memory.filled()]
         options = self.options
         found = alternate(self.means[seen], target, options.outlier_share, options.rounds, options.tolerance)
         self.coordinates[:, seen] = found.transform.coordinates
         self.shifts[seen] = found.transform.shifts
-        # A class of which no sample has come yet is far from everything.
+        # A class without samples has no mean; an infinite one is nearest to nothing.
         self.moved_means.fill_(torch.inf)
         self.moved_means[seen] = found.means
         self.outlier_cost.copy_(found.outlier_cost)
         self.memory.clear()
 
     def decide(self, features: Tensor) -> Decision:
-        """The classifier names the class; unknown is what is farther than λ from every moved class mean."""
+        """Decide for the class of the largest logit; unknown if every moved class mean is farther away than λ.
+
+        Args:
+            features: (n, d).
+
+        Returns:
+            The decision; its score is λ / (λ + distance to the nearest moved mean), (n,).
+        """
         with torch.no_grad():
             rows, means = features.double(), self.moved_means.double()
             least = torch.cdist(rows, means, compute_mode="donot_use_mm_for_euclid_dist").amin(dim=1)
             cost = self.outlier_cost.double()
-            # One half where the distance is λ.
+            # The score is one half, the threshold, if the distance is λ.
             score = cost / (cost + least).clamp_min(torch.finfo(torch.float64).tiny)
-            return Decision.of(self.classifier(features).softmax(dim=1), score, self.border)
+            return Decision.of(self.classifier(features).softmax(dim=1), score, self.threshold)
 
     def forget_samples(self) -> None:
-        """Empties the memory, which the end of the training finds empty already."""
+        """Clear the memory, which is already empty after a complete training."""
         self.memory.clear()
 
 

@@ -1,4 +1,8 @@
-"""CMU: several classifiers tell by entropy, confidence and disagreement together what is of a common class."""
+"""Weight samples by the entropy, confidence and disagreement of several classifiers (CMU).
+
+References:
+    Fu et al., Learning to Detect Open Classes for Universal Domain Adaptation, ECCV 2020.
+"""
 
 from __future__ import annotations
 
@@ -9,19 +13,19 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
 
-from uniot.losses.adversarial import domain_loss, reversal_strength, reversed_gradient
-from uniot.methods.head_method import HeadMethod
-from uniot.methods.method import Batch, Losses, MethodInfo, MethodOptions
-from uniot.networks import FeatureQueue
-from uniot.networks.discriminator import DomainDiscriminator
-from uniot.settings import Settings
-from uniot.transport import Shards
+from uniot.config import Settings
+from uniot.methods.base import Batch, FinalFeatures, Losses, MethodInfo, MethodOptions
+from uniot.methods.head import HeadMethod
+from uniot.nn.losses import domain_loss, reversal_strength, reversed_gradient
+from uniot.nn.memory import FeatureQueue
+from uniot.nn.networks import DomainDiscriminator
+from uniot.transport.rows import Shards
 
 _CERTAINTIES = 3
 
 
 class CMUOptions(MethodOptions):
-    """Published values of CMU, but for the perturbation."""
+    """Hold the hyper-parameters of CMU, with the published values as defaults except for the perturbation."""
 
     threshold: float = Field(0.5, gt=0, lt=1, description="w₀; a sample is unknown where its score is below.")
     perturbation: float = Field(
@@ -37,28 +41,34 @@ class CMUOptions(MethodOptions):
 
 
 class CMU(HeadMethod):
-    """Calibrated Multiple Uncertainties. Paper: Fu et al., ECCV 2020.
+    """Adapt adversarially, weighted by Calibrated Multiple Uncertainties. Paper: Fu et al., ECCV 2020.
 
-    Five more classifiers G_1 … G_5 stand on the features; no gradient goes from them to the features. With p_i the
-    softmax of G_i, a target sample is the surer, the smaller its entropy, the larger its confidence and the smaller
-    the disagreement of the classifiers (paper: section 3, multiple uncertainties):
+    Five further classifiers G_1 … G_5 are trained on the features; no gradient flows from them to the features. With
+    p_i the softmax of G_i, a target sample is more certain if its entropy is smaller, its confidence larger and the
+    disagreement of the classifiers smaller (paper: section 3, multiple uncertainties):
 
         entropy = mean_i H(p_i) / log C,   confidence = mean_i max_c p_ic,   consistency = mean_c std_i p_ic
 
-    Each of them is scaled to [0, 1] by its extremes over the target, and
+    Each of them is scaled to [0, 1] by its minimum and maximum over the target, and
 
         w_t(x) = ((1 - entropy) + (1 - consistency) + confidence) / 3.
 
-    A source sample weighs what its class has in the mean prediction of the target samples with w_t ≥ w₀, scaled to
+    The weight of a source sample is the mean probability of its class over the target samples with w_t ≥ w₀, scaled to
     [0, 1] over the classes.
 
-    What differs from the authors' code (its directory `new`): there the five classifiers see five kinds of altered
-    images; embeddings cannot be altered so, hence each sees its own random noise on the features, whose size is our
-    choice. There classifiers and features are trained in turns of 500 and 1000 steps after a round of pretraining;
-    here both learn in every step, and in the first of the 20 rounds the adversary has no say. There extremes and class
-    weights are taken from the whole target once a round; here from the latest `queue_size` target features. There the
-    scores are scaled at test time alone; here in training too. The adversary's target terms have the target's weights,
-    as in the paper, where the code gives them the source's. Their bottleneck and discriminator have batch norm.
+    Differences from the authors' code (its directory `new`): there the five classifiers are trained on five kinds of
+    augmented images; embeddings cannot be augmented so, hence each is trained on its own random noise on the features,
+    of a size that we chose. There classifiers and features are trained in turns of 500 and 1000 steps after a round of
+    pretraining; here both are trained in every step, and in the first of the 20 rounds the features receive no
+    adversarial gradient. There minima, maxima and class weights are taken from the whole target once per round; here
+    from the latest `queue_size` target features. There the scores are scaled at test time alone; here in training too.
+    The target terms of the adversarial loss have the weights of the target, as in the paper; the code uses those of the
+    source. Their bottleneck and discriminator have batch normalisation.
+
+    Attributes:
+        class_weights: weight of each source class, (c,).
+        least: minimum of each certainty over the target, (3,).
+        most: maximum of each certainty over the target, (3,).
     """
 
     options: CMUOptions
@@ -82,19 +92,19 @@ class CMU(HeadMethod):
         self.heads = nn.ModuleList(heads)
         self.adversary = DomainDiscriminator(settings.feature_size, options.discriminator_size)
         self.queue = FeatureQueue(self.queue_size, settings.feature_size)
-        self.border = options.threshold
+        self.threshold.fill_(options.threshold)
         self.round_length = max(1, self.steps // options.rounds)
         self.register_buffer("class_weights", torch.ones(n_classes))
         self.register_buffer("least", torch.zeros(_CERTAINTIES))
         self.register_buffer("most", torch.ones(_CERTAINTIES))
 
     def step(self, batch: Batch) -> Losses:
-        """The losses of one step.
+        """Return the losses of one step.
 
         L = CE(y, p_s) + sum_i CE(y, p_i of f_s with noise)
           + ½ mean(w_s · -log D(f_s)) + ½ mean(w_t · -log(1 - D(f_t)))
 
-        The features receive the gradient of D's terms with its sign turned, ever more of it as step / steps grows.
+        The gradient of D's terms is reversed into the features, with a strength that grows with step / steps.
         """
         source, target = self.batch_features(batch)
         classification = F.cross_entropy(self.classifier(source), batch.source_labels)
@@ -109,7 +119,12 @@ class CMU(HeadMethod):
         )
 
     def ensemble_loss(self, source: Tensor, batch: Batch) -> Tensor:
-        """Each classifier learns from its own variation of the source, (b, d)."""
+        """Return the sum of the five classifiers' cross-entropies, a scalar; each has its own noise on the features.
+
+        Args:
+            source: features without gradient, (b, d).
+            batch: has the labels and the random generator.
+        """
         noise = torch.randn(len(self.heads), *source.shape, generator=batch.generator).to(source)
         length = source.norm(dim=1, keepdim=True) / source.shape[1] ** 0.5
         varied = source + self.options.perturbation * length * noise
@@ -120,8 +135,14 @@ class CMU(HeadMethod):
         return torch.stack(losses).sum()
 
     def adversarial_loss(self, source: Tensor, target: Tensor, batch: Batch) -> Tensor:
-        """The discriminator's loss, source samples weighted by class, target samples by their score."""
-        # In the first round the scores mean nothing yet: the discriminator learns, the features do not hear of it.
+        """Return the discriminator's loss, a scalar; source samples are weighted by class, target samples by score.
+
+        Args:
+            source: features, (b, d).
+            target: features, (b', d).
+            batch: has the labels, the step and the random generator.
+        """
+        # The scores of the first round are noise: the discriminator is trained, but no gradient reaches the features.
         strength = reversal_strength(max(0, batch.step - self.round_length), self.steps)
         judged = self.adversary.of_domains(
             reversed_gradient(source, strength), reversed_gradient(target, strength), batch.generator
@@ -132,18 +153,18 @@ class CMU(HeadMethod):
 
     @torch.no_grad()
     def look_at_target(self) -> None:
-        """Takes the extremes of the certainties, and the class weights, from the queue."""
+        """Update the range of the certainties and the class weights from the queue."""
         features = self.queue.features[self.queue.ids >= 0]
         self._set_extremes(self.certainties(features), None)
-        sure = self.score(features) >= self.border
-        # Without a single sure sample there is nothing to weigh by; the classes keep what they had.
+        sure = self.score(features) >= self.threshold
+        # A mean over no certain samples would be NaN; the earlier weights are kept.
         if not bool(sure.any()):
             return
         share = self.classifier(features[sure]).softmax(dim=1).mean(dim=0)
         self.class_weights.copy_((share - share.min()) / (share.max() - share.min()).clamp_min(1e-12))
 
     def certainties(self, features: Tensor) -> Tensor:
-        """Negative entropy, confidence and negative disagreement of the five classifiers, (n, 3)."""
+        """Return negative entropy, confidence and negative disagreement of the classifiers per sample, (n, 3)."""
         log_p = torch.stack([head(features) for head in self.heads]).log_softmax(dim=2)
         p = log_p.exp()
         entropy = -(p * log_p).sum(dim=2).mean(dim=0)
@@ -152,21 +173,18 @@ class CMU(HeadMethod):
         return torch.stack([-entropy, confidence, -consistency], dim=1)
 
     def score(self, features: Tensor) -> Tensor:
-        """w_t, (n,), with the extremes seen last."""
+        """Return w_t per sample, (n,), from 0 to 1, with the latest range of the certainties; features: (n, d)."""
         width = (self.most - self.least).clamp_min(1e-12)
         return ((self.certainties(features) - self.least) / width).clamp(0, 1).mean(dim=1)
 
     @torch.no_grad()
-    def conclude(self, features: Tensor, generator: torch.Generator, shards: Shards | None = None) -> None:
-        """The extremes are those of the whole target; they are kept for new samples."""
-        self._set_extremes(self.certainties(features), shards)
+    def finalize(self, final: FinalFeatures) -> None:
+        """Fit the range of the certainties to the whole target; it is kept for new samples."""
+        self._set_extremes(self.certainties(final.target), final.shards)
 
-    @torch.no_grad()
     def forget_samples(self) -> None:
-        """Empties the queue."""
-        self.queue.features.zero_()
-        self.queue.ids.fill_(-1)
-        self.queue.cursor.zero_()
+        """Clear the queue."""
+        self.queue.clear()
 
     def _set_extremes(self, certainties: Tensor, shards: Shards | None) -> None:
         extremes = torch.stack([certainties.min(dim=0).values, certainties.max(dim=0).values])
@@ -180,7 +198,7 @@ class CMU(HeadMethod):
 
 
 def _as_it_is(weight: Tensor) -> Tensor:
-    """Leaves a layer's own initialisation."""
+    """Return the weights unchanged, for a layer that keeps its default initialisation."""
     return weight
 
 
@@ -192,7 +210,7 @@ def _kaiming_uniform(weight: Tensor) -> Tensor:
     return nn.init.kaiming_uniform_(weight, nonlinearity="relu")
 
 
-# Each classifier begins from another distribution, so that they disagree where the source does not decide.
+# Different initialisations make the classifiers disagree on samples that the source does not determine.
 _INITIALISATIONS: tuple[Callable[[Tensor], Tensor], ...] = (
     _as_it_is,
     _wide_xavier,
@@ -209,4 +227,5 @@ INFO = MethodInfo(
     rule="unknown where entropy, confidence and agreement of five classifiers, scaled over the target, are below 0.5",
     build=CMU,
     options=CMUOptions,
+    idle=frozenset({"store_target"}),
 )

@@ -1,23 +1,74 @@
-"""DANCE: target samples gather round neighbours or classes, and their entropy is driven apart (NeurIPS 2020)."""
+"""Cluster target neighbourhoods and push prediction entropies away from the threshold (DANCE).
+
+References:
+    Saito et al., Universal Domain Adaptation through Self-Supervision, NeurIPS 2020, arXiv:2002.07953.
+"""
 
 from __future__ import annotations
+
+import math
 
 import torch
 import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
 
-from uniot.losses.entropy_separation import entropy_separation_loss
-from uniot.losses.neighbourhood import neighbourhood_clustering_loss
-from uniot.methods.head_method import HeadMethod
-from uniot.methods.method import Batch, Losses, MethodInfo, MethodOptions
-from uniot.networks import Prototypes
-from uniot.networks.sample_bank import SampleBank
-from uniot.settings import Settings
+from uniot.config import Settings
+from uniot.errors import SettingsError
+from uniot.methods.base import Batch, Losses, MethodInfo, MethodOptions
+from uniot.methods.fitted import GivenPrototypes
+from uniot.methods.head import HeadMethod
+from uniot.nn.losses import entropy
+from uniot.nn.memory import SampleBank
+from uniot.nn.networks import Prototypes
+
+
+def entropy_separation_loss(logits: Tensor, margin: float = 0.5) -> Tensor:
+    """Compute the mean over samples of -|H(p) - ρ| if that distance is above the margin, else 0.
+
+    ρ is half of the largest entropy, log(c) / 2. There is no gradient within the margin, where it is not yet clear
+    whether a sample belongs to a class. The authors' code has the constant -margin there, with the same gradients.
+
+    Args:
+        logits: (n, c).
+        margin: m, in nats.
+
+    Returns:
+        The loss, a scalar.
+
+    Paper: Saito et al., NeurIPS 2020, entropy separation.
+    """
+    distance = (entropy(logits) - math.log(logits.shape[1]) / 2).abs()
+    return -distance.where(distance > margin, 0).mean()
+
+
+def neighbourhood_clustering_loss(
+    target: Tensor, class_logits: Tensor, to_remembered: Tensor, temperature: float = 0.05
+) -> Tensor:
+    """Compute the entropy of each target sample's similarities to class prototypes, batch and memory.
+
+    p_ij ∝ exp(z_i · f_j / τ) over all f_j but the sample itself; the loss is the mean of H(p_i).
+
+    Args:
+        target: unit rows, (n, d).
+        class_logits: cosines to the class prototypes divided by the temperature, (n, c).
+        to_remembered: cosines to stored target samples that are not in this batch, (n, m).
+        temperature: τ.
+
+    Returns:
+        The loss, a scalar.
+
+    Paper: Saito et al., NeurIPS 2020, neighbourhood clustering.
+    """
+    n = len(target)
+    is_other = ~torch.eye(n, dtype=torch.bool, device=target.device)
+    to_others = (target @ target.t())[is_other].view(n, n - 1)
+    alike = torch.cat([to_others, to_remembered], dim=1) / temperature
+    return entropy(torch.cat([class_logits, alike], dim=1)).mean()
 
 
 class DANCEOptions(MethodOptions):
-    """Published values of DANCE."""
+    """Hold the hyper-parameters of DANCE, with the published values as defaults."""
 
     temperature: float = Field(0.05, ge=1e-3, le=100, description="τ; cosines are divided by it.")
     target_weight: float = Field(0.05, ge=0, le=1e3, description="η, weight of both target losses.")
@@ -27,12 +78,12 @@ class DANCEOptions(MethodOptions):
 
 
 class DANCE(HeadMethod):
-    """Cosine classifier, neighbourhood clustering over a memory of the target, and entropy separation.
+    """Adapt by a cosine classifier, neighbourhood clustering over a memory of the target, and entropy separation.
 
-    As published, the classifier sits on the unit output of the backbone, without a bottleneck: on embeddings it is all
-    that is trained. (A new layer in between learns ten times as fast as a backbone would, and soon leaves no prediction
-    undecided.) The memory holds the newest feature of each target sample, of `queue_size` samples at most
-    (published: of all). Those that have not been seen yet are not in it; in the authors' code they are zeros.
+    As published, the classifier takes the normalised output of the backbone, without a bottleneck: on embeddings it is
+    all that is trained. (A new layer in between has ten times the learning rate of a backbone, and soon makes every
+    prediction confident.) The memory holds the newest feature of each target sample, of at most `queue_size` samples
+    (published: of all). Samples that have not been drawn yet are not in it; in the authors' code they are zeros.
 
     Attributes:
         memory: unit features of the target.
@@ -56,15 +107,27 @@ class DANCE(HeadMethod):
         self.memory = SampleBank(self.queue_size, in_features)
 
     def features(self, inputs: Tensor) -> Tensor:
-        """Inputs to unit features, (n, d)."""
+        """Return unit features, (n, d), of inputs (n, ...)."""
         return F.normalize(super().features(inputs), dim=1)
 
+    @torch.no_grad()
+    def use_prototypes(self, given: GivenPrototypes) -> None:
+        """Start the classifier from these prototypes; training changes them."""
+        if given.weight != 1:
+            raise SettingsError(
+                "dance starts from the prototypes and has no class means to average them with. Leave prototype_weight "
+                "out, or use the method unincm."
+            )
+        self.classifier.weight.copy_(given.rows)
+
     def step(self, batch: Batch) -> Losses:
-        """L = CE(y, W z_s / τ) + η (L_nc + L_es), with unit features z and unit rows of W.
+        """Return the losses of one step.
+
+        L = CE(y, W z_s / τ) + η (L_nc + L_es), with unit features z and unit rows of W.
 
         L_nc is the mean entropy over the target batch of p_ij ∝ exp(z_i · f_j / τ), where the f_j are the rows of W,
-        the other samples of the batch, and the memory of samples that are not in the batch.
-        L_es = -mean(|H(p) - log(C)/2| where that is above m, zero elsewhere), p the classifier's answer.
+        the other samples of the batch, and the stored samples that are not in the batch.
+        L_es = -mean(|H(p) - log(C)/2| if that is above m, else 0), p the classifier's prediction.
         Paper: Saito et al., Universal Domain Adaptation through Self-Supervision, NeurIPS 2020, section 3.
         """
         source, target = self.batch_features(batch)
@@ -80,34 +143,39 @@ class DANCE(HeadMethod):
         )
 
     def cosines_to_remembered(self, target: Tensor, target_ids: Tensor) -> Tensor:
-        """Of unit features (n, d) to the samples in the memory that are not among them, (n, m)."""
+        """Return the cosines to the m stored samples that are not in the batch, (n, m).
+
+        Args:
+            target: unit features of the batch, (n, d).
+            target_ids: sample id per row, (n,).
+        """
         ids = self.memory.ids
-        # Columns are dropped after the product: copying the rows of a large memory takes longer.
+        # Dropping columns after the product is faster than copying the rows of a large memory.
         return (target @ self.memory.rows.t())[:, (ids >= 0) & ~torch.isin(ids, target_ids)]
 
     @torch.no_grad()
     def after_step(self) -> None:
-        """Brings the class prototypes back to unit norm."""
+        """Normalise the class prototypes to unit norm."""
         self.classifier.renormalise()
 
     def forget_samples(self) -> None:
-        """Empties the memory."""
+        """Clear the memory."""
         self.memory.clear()
 
     def class_prototypes(self) -> Tensor:
-        """Unit rows, (c, d)."""
+        """Return the class prototypes, unit rows, (c, d)."""
         return self.classifier.weight.detach()
 
 
 class _CosineClassifier(Prototypes):
-    """Cosines to unit prototypes, divided by a temperature."""
+    """Classify by cosines to unit prototypes, divided by a temperature."""
 
     def __init__(self, count: int, feature_size: int, temperature: float) -> None:
         super().__init__(count, feature_size)
         self.temperature = temperature
 
     def forward(self, features: Tensor) -> Tensor:
-        """Logits of unit features (n, d), (n, count)."""
+        """Return the logits, (n, count), of unit features (n, d)."""
         return super().forward(features) / self.temperature
 
 
@@ -118,4 +186,5 @@ INFO = MethodInfo(
     rule="unknown where the entropy of the prediction exceeds half of log C",
     build=DANCE,
     options=DANCEOptions,
+    idle=frozenset({"feature_size", "input_norm", "store_target"}),
 )

@@ -1,4 +1,8 @@
-"""DANN: features that a discriminator cannot tell the domain of."""
+"""Align the domains by a discriminator behind a gradient reversal (DANN).
+
+References:
+    Ganin et al., Domain-Adversarial Training of Neural Networks, JMLR 2016, arXiv:1505.07818.
+"""
 
 from __future__ import annotations
 
@@ -6,26 +10,26 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import nn
 
-from uniot.losses.adversarial import domain_loss, reversal_strength, reversed_gradient
-from uniot.methods.head_method import HeadMethod
-from uniot.methods.method import Batch, Losses, MethodInfo, MethodOptions
-from uniot.networks.discriminator import DomainDiscriminator
-from uniot.settings import Settings
+from uniot.config import Settings
+from uniot.methods.base import Batch, Losses, MethodInfo, MethodOptions
+from uniot.methods.head import HeadMethod
+from uniot.nn.losses import domain_loss, reversal_strength, reversed_gradient
+from uniot.nn.networks import DomainDiscriminator
 
 
 class DANNOptions(MethodOptions):
-    """Hyper-parameters of DANN."""
+    """Hold the hyper-parameters of DANN."""
 
     adversarial_weight: float = Field(1.0, ge=0, le=1e3, description="Weight of the domain loss.")
     discriminator_size: int = Field(1024, ge=1, le=100_000, description="Width of the discriminator's hidden layers.")
 
 
 class DANN(HeadMethod):
-    """Cross-entropy on the source, and a discriminator D behind a gradient reversal.
+    """Adapt by cross-entropy on the source and a domain discriminator D behind a gradient reversal.
 
-    The whole target is aligned with the whole source, private classes of either with whatever is nearest.
+    The whole target is aligned with the whole source, including the private classes of both.
 
-    Paper: Ganin et al., Domain-Adversarial Training of Neural Networks, JMLR 2016, section 4.
+    Paper: Ganin et al., JMLR 2016, section 4.
     """
 
     options: DANNOptions
@@ -42,9 +46,11 @@ class DANN(HeadMethod):
         self.discriminator = DomainDiscriminator(settings.feature_size, options.discriminator_size)
 
     def step(self, batch: Batch) -> Losses:
-        """L = CE(y, C(f_s)) + w · ½ [mean(-log D(f_s)) + mean(-log(1 - D(f_t)))], D's gradient reversed into f.
+        """Return the losses of one step.
 
-        The strength of the reversal is 2 / (1 + exp(-10 p)) - 1 with p the share of the run that is done, as published.
+        L = CE(y, C(f_s)) + w · ½ [mean(-log D(f_s)) + mean(-log(1 - D(f_t)))], D's gradient reversed into f.
+
+        The strength of the reversal is 2 / (1 + exp(-10 p)) - 1 with p = step / steps, as published.
         """
         source, target = self.batch_features(batch)
         strength = reversal_strength(batch.step, self.steps)

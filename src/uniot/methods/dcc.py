@@ -1,4 +1,8 @@
-"""DCC: clusters of the target that agree with source classes are common; the others are private."""
+"""Cluster the target; clusters that agree with a source class are common, the others private (DCC).
+
+References:
+    Li et al., Domain Consensus Clustering for Universal Domain Adaptation, CVPR 2021.
+"""
 
 from __future__ import annotations
 
@@ -9,33 +13,32 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
 
-from uniot.losses.contrastive_domain import contrastive_domain_discrepancy
-from uniot.methods.consensus import (
+from uniot.config import Settings
+from uniot.methods.base import Batch, FinalFeatures, Losses, MethodInfo, MethodOptions
+from uniot.methods.dcc_consensus import (
     Consensus,
     LabelledRows,
     consensus_of,
+    contrastive_domain_discrepancy,
     mean_directions,
     moved_centres,
     search_consensus,
 )
-from uniot.methods.head_method import HeadMethod
-from uniot.methods.method import Batch, Losses, MethodInfo, MethodOptions
-from uniot.networks.sample_bank import SampleBank
-from uniot.settings import Settings
-from uniot.transport import Shards
-from uniot.transport.shards import before_and_all
+from uniot.methods.head import HeadMethod
+from uniot.nn.memory import SampleBank
+from uniot.transport.rows import Shards, before_and_all
 
-# More rows than these do not move the centres, and clustering them many times takes long.
+# More rows hardly change the centres but make the repeated clustering slow.
 _MOST_ROWS = 1000
 _MOST_FINAL_ROWS = 5000
-# A search tries at most so many numbers of clusters.
+# Largest number of candidates in one search, which bounds its cost for many classes.
 _MOST_NUMBERS = 30
-# The published ramp reaches this share of its length by the end of the published run: 3000 of 5000 steps.
+# The published run ends at this fraction of the published ramp: 3000 of 5000 steps.
 _RAMP_SHARE = 0.6
 
 
 class DCCOptions(MethodOptions):
-    """Published values of DCC, those for Office-31."""
+    """Hold the hyper-parameters of DCC, with the values published for Office-31 as defaults."""
 
     rounds: int = Field(15, ge=1, le=10_000, description="Times in a run that the target is clustered.")
     interval: int = Field(2, ge=1, le=1000, description="Between two numbers of clusters that are tried.")
@@ -49,22 +52,27 @@ class DCCOptions(MethodOptions):
 
 
 class DCC(HeadMethod):
-    """Domain Consensus Clustering. Paper: Li et al., CVPR 2021.
+    """Adapt by Domain Consensus Clustering. Paper: Li et al., CVPR 2021.
 
-    Fifteen times in a run the target is clustered, with the number of clusters at which clusters and source classes
-    agree best (`search_consensus`); once a number has been found twice in a row it stays. Clusters that are matched
-    with a class, and have more than three samples, are common (paper: sections 3.2, 3.3).
+    Fifteen times per run the target is clustered, with the number of clusters at which clusters and source classes
+    agree best (`search_consensus`); a number that is found twice in a row is kept. Clusters that are matched with a
+    class and have more than three samples are common (paper: sections 3.2, 3.3).
 
-    The features are a linear layer and batch normalisation, as in the authors' code. Statistics in training are those
-    of a domain's whole batch, in the end the running ones of both domains.
+    The features are a linear layer and batch normalisation, as in the authors' code. Training uses the statistics of a
+    domain's whole batch, prediction the running statistics of both domains.
 
-    What differs from the authors' code: it reads the whole collections again for each clustering and for class-wise
-    batches; here both come from banks of the latest `queue_size` embeddings of each domain. Their features are
-    computed anew, so with embeddings it is the same thing; a backbone that is trained learns from the batch alone, not
-    from what is drawn from the banks. The first round is source classification alone, as in the published run on
-    Office-Home. Rounds and ramp, published in steps (every 200 of 3000), are shares of the run. A clustering sees at
-    most 1000 samples (5000 in the end) and tries at most 30 numbers. The prototype loss is of the batch, which the
+    Differences from the authors' code: it reads both data sets again for each clustering and for class-wise batches;
+    here both come from banks of the latest `queue_size` embeddings of each domain. Their features are recomputed, so on
+    embeddings the result is the same; a backbone that is trained gets gradients from the batch alone, not from samples
+    drawn from the banks. The first round is source classification alone, as in the published run on Office-Home. Rounds
+    and ramp, published in steps (every 200 of 3000), are fractions of the run. A clustering uses at most 1000 samples
+    (5000 after the last step) and tries at most 30 numbers. The prototype loss is computed on the batch, which the
     authors draw cluster by cluster.
+
+    Attributes:
+        centres: unit centres of the clusters, (most_clusters, d); those in use come first.
+        classes: class matched with each cluster, -1 for none, (most_clusters,).
+        n_clusters: number of clusters in use and in the round before, (2,).
     """
 
     options: DCCOptions
@@ -87,14 +95,19 @@ class DCC(HeadMethod):
         self.target_bank = SampleBank(self.queue_size, in_features)
         self.round_length = max(1, self.steps // options.rounds)
         self.most_clusters = max(2, int(n_classes * options.most_clusters))
-        # Room for as many clusters as there may be; those in use come first.
+        # Buffers have a fixed size, so that a checkpoint can be loaded whatever the number of clusters.
         self.register_buffer("centres", torch.zeros(self.most_clusters, settings.feature_size))
         self.register_buffer("classes", torch.full((self.most_clusters,), -1))
-        # The number in use, and the one of the round before; zero before the first round.
+        # Zero before the first round.
         self.register_buffer("n_clusters", torch.zeros(2, dtype=torch.long))
 
     def project(self, embeddings: Tensor, *, learning: bool) -> Tensor:
-        """Embeddings (n, d) to features, with the statistics of these rows where it learns, else the running ones."""
+        """Return features, (n, feature_size), of embeddings (n, d).
+
+        Args:
+            embeddings: output of the backbone.
+            learning: whether to normalise with the statistics of these rows instead of the running ones.
+        """
         norm = self.norm
         return F.batch_norm(
             self.bottleneck(embeddings).float(),
@@ -102,21 +115,21 @@ class DCC(HeadMethod):
             norm.running_var,
             norm.weight,
             norm.bias,
-            # A single row has no statistics.
+            # The variance of a single row is undefined.
             training=learning and len(embeddings) > 1,
         )
 
     def features(self, inputs: Tensor) -> Tensor:
-        """Inputs to features, (n, d)."""
+        """Return features, (n, feature_size), of inputs (n, ...)."""
         return self.project(self.backbone(inputs), learning=False)
 
     def step(self, batch: Batch) -> Losses:
-        """The losses of one step.
+        """Return the losses of one step.
 
         L = CE(y, p_s) + CE(y, p of drawn source samples) + 0.1 CDD(drawn samples of both domains)
           + exp(-γ (1 - 0.6 step/steps)) CE(cluster, cos(f_t, centres) / 0.1)
 
-        Drawn are three samples of up to ten common classes from each domain; a target sample's class is its cluster's.
+        Three samples of up to ten common classes are drawn per domain; the class of a target sample is its cluster's.
         """
         own = self.backbone(torch.cat([batch.source, batch.target])).float()
         source, target = map(batch.gather, own.split([len(batch.source), len(batch.target)]))
@@ -144,7 +157,7 @@ class DCC(HeadMethod):
         )
 
     def alignment_losses(self, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """Cross-entropy and contrastive domain discrepancy of samples drawn class by class from the banks."""
+        """Return cross-entropy and contrastive domain discrepancy, scalars, of samples drawn by class."""
         _, classes = self._in_use()
         common = torch.nonzero(classes >= 0).flatten().cpu()
         order = torch.randperm(len(common), generator=generator)[: self.options.drawn_classes]
@@ -156,7 +169,7 @@ class DCC(HeadMethod):
             )
             for i, j in pairs
         ]
-        # A class whose samples have left a bank cannot be drawn.
+        # A class may have no samples left in a bank.
         kept = [(i, both) for (i, _), both in zip(pairs, places, strict=True) if all(len(part) for part in both)]
         if not kept:
             zero = self.norm.weight.sum() * 0
@@ -171,9 +184,9 @@ class DCC(HeadMethod):
         return drawn, contrastive_domain_discrepancy(source.view(-1, n, size), target.view(-1, n, size))
 
     def score(self, features: Tensor) -> Tensor:
-        """From 0 to 1, above one half where the nearest centre is that of a common cluster.
+        """Return a score per sample, (n,), from 0 to 1; above one half if the nearest cluster is common.
 
-        The sigmoid of the cosine to the nearest common centre less that to the nearest private one, over 0.1.
+        It is sigmoid((cosine to the nearest common centre - cosine to the nearest private centre) / 0.1).
         """
         centres, classes = self._in_use()
         cosines = F.normalize(features, dim=1) @ centres.t()
@@ -182,18 +195,18 @@ class DCC(HeadMethod):
         return ((common - private) / self.options.prototype_temperature).sigmoid()
 
     @torch.no_grad()
-    def conclude(self, features: Tensor, generator: torch.Generator, shards: Shards | None = None) -> None:
-        """Clusters the target a last time; the published run ends with a clustering as well."""
-        rows = F.normalize(_some_of_all(features, shards), dim=1)
+    def finalize(self, final: FinalFeatures) -> None:
+        """Cluster the target a last time; the published run ends with a clustering as well."""
+        rows = F.normalize(_some_of_all(final.target, final.shards), dim=1)
         self._take(self._consensus(rows), rows)
 
     def forget_samples(self) -> None:
-        """Empties the banks."""
+        """Clear the banks."""
         self.source_bank.clear()
         self.target_bank.clear()
 
     def cluster_prototypes(self) -> Tensor:
-        """Unit centres of the target's clusters, (k, d)."""
+        """Return the unit centres of the target's clusters, (k, d)."""
         return self._in_use()[0]
 
     def _in_use(self) -> tuple[Tensor, Tensor]:
@@ -201,13 +214,13 @@ class DCC(HeadMethod):
         return self.centres[:n_clusters], self.classes[:n_clusters]
 
     def _remember_source(self, source: Tensor, batch: Batch) -> None:
-        # The batch does not tell which source samples it holds: each counts as a new one.
+        # A batch has no source ids, so each sample is stored as a new one.
         ids = batch.step * len(source) + torch.arange(len(source), device=source.device)
         self.source_bank.put(source, ids, batch.source_labels)
 
     @torch.no_grad()
     def _cluster(self) -> None:
-        """A round: clusters the bank, and gives each of its samples its cluster."""
+        """Cluster the target bank and label each of its samples with its cluster."""
         places = self.target_bank.filled()
         rows = F.normalize(self.project(self.target_bank.rows[places], learning=False), dim=1)
         self._take(self._consensus(_evenly(rows, _MOST_ROWS)), rows)
@@ -227,7 +240,7 @@ class DCC(HeadMethod):
         return search_consensus(source, target, numbers, drops=self.options.drops)
 
     def _take(self, consensus: Consensus, rows: Tensor) -> None:
-        """Makes a consensus the one in use; clusters of too few rows are not common."""
+        """Replace the clusters in use by those of a consensus; clusters with too few rows are not common."""
         n_clusters = len(consensus.centres)
         sizes = torch.bincount((rows @ consensus.centres.t()).argmax(dim=1), minlength=n_clusters)
         classes = torch.where(sizes > self.options.drawn_samples, consensus.classes, -1)
@@ -236,14 +249,14 @@ class DCC(HeadMethod):
         self.n_clusters.copy_(torch.tensor([n_clusters, int(self.n_clusters[0])]))
 
     def _clusters_of(self, places: Tensor, features: Tensor) -> Tensor:
-        """Cluster of each row of the batch: that of the last round, or the nearest where it was not there."""
+        """Return the cluster per row of the batch: that of the last round, or the nearest for a new sample."""
         nearest = (features @ self._in_use()[0].t()).argmax(dim=1)
         given = self.target_bank.labels[places]
         return torch.where(given >= 0, given, nearest)
 
     @torch.no_grad()
     def _move_centres(self, features: Tensor, clusters: Tensor) -> None:
-        """Moves the centres towards the batch, the less so the closer they are to it already."""
+        """Move the centres towards the batch means, by less if the cosine between the two is larger."""
         centres, _ = self._in_use()
         here = mean_directions(features, clusters, centres)
         kept = (centres * here).sum(dim=1, keepdim=True).clamp(0, 1)
@@ -251,17 +264,17 @@ class DCC(HeadMethod):
 
 
 def _draw(places: Tensor, number: int, generator: torch.Generator) -> Tensor:
-    """Some of the places, with replacement."""
+    """Return some of the places, drawn with replacement."""
     return places[torch.randint(len(places), (number,), generator=generator).to(places.device)]
 
 
 def _evenly(rows: Tensor, most: int) -> Tensor:
-    """At most so many of the rows, evenly spread over their order."""
+    """Return at most `most` rows, evenly spaced."""
     return rows if len(rows) <= most else rows[torch.arange(most, device=rows.device) * len(rows) // most]
 
 
 def _some_of_all(rows: Tensor, shards: Shards | None) -> Tensor:
-    """The rows of all processes, or some of them, evenly spread, in every process the same."""
+    """Return evenly spaced rows of all processes, the same in every process."""
     if shards is None:
         return _evenly(rows, _MOST_FINAL_ROWS)
     own = _evenly(rows, _MOST_FINAL_ROWS // shards.count)

@@ -1,4 +1,8 @@
-"""IWAN: adversarial alignment in which a source sample counts as much as it looks like the target."""
+"""Align the domains adversarially, with more weight on source samples that resemble the target (IWAN).
+
+References:
+    Zhang et al., Importance Weighted Adversarial Nets for Partial Domain Adaptation, CVPR 2018, arXiv:1803.09210.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +11,15 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
 
-from uniot.losses.adversarial import domain_loss, reversal_strength, reversed_gradient
-from uniot.losses.entropy import entropy
-from uniot.methods.head_method import HeadMethod
-from uniot.methods.method import Batch, Losses, MethodInfo, MethodOptions
-from uniot.networks.discriminator import DomainDiscriminator
-from uniot.settings import Settings
+from uniot.config import Settings
+from uniot.methods.base import Batch, Losses, MethodInfo, MethodOptions
+from uniot.methods.head import HeadMethod
+from uniot.nn.losses import domain_loss, entropy, reversal_strength, reversed_gradient
+from uniot.nn.networks import DomainDiscriminator
 
 
 class IWANOptions(MethodOptions):
-    """Hyper-parameters of IWAN."""
+    """Hold the hyper-parameters of IWAN."""
 
     adversarial_weight: float = Field(3.0, ge=0, le=1e3, description="Weight of the weighted domain loss.")
     weigher_weight: float = Field(
@@ -27,14 +30,14 @@ class IWANOptions(MethodOptions):
 
 
 class IWAN(HeadMethod):
-    """A first discriminator weighs the source samples, a second one aligns them so weighted, and targets get certain.
+    """Adapt by two discriminators, one that weights source samples and one that aligns them, and by target entropy.
 
-    Source and target share one bottleneck, as in the Transfer-Learning-Library, whose weights of the losses and
-    learning rate these are (its script for Office-31 has a lower one, 0.0003, for ten times the steps); its bottleneck
-    has batch norm and ReLU. The paper has a network for each domain and keeps the source's as it was before the
-    adaptation.
+    Source and target share one bottleneck, as in the Transfer-Learning-Library, whose loss weights and learning rate
+    are the defaults (its script for Office-31 has a lower learning rate, 0.0003, for ten times the steps); its
+    bottleneck has batch normalisation and ReLU. The paper has a network per domain and freezes that of the source
+    during the adaptation.
 
-    Paper: Zhang et al., Importance Weighted Adversarial Nets for Partial Domain Adaptation, CVPR 2018, section 3.
+    Paper: Zhang et al., CVPR 2018, section 3.
     """
 
     options: IWANOptions
@@ -52,12 +55,14 @@ class IWAN(HeadMethod):
         self.discriminator = DomainDiscriminator(settings.feature_size, options.discriminator_size)
 
     def step(self, batch: Batch) -> Losses:
-        """L = CE(y, C(f_s)) + 4.5 L_D + 3 L_D0 + 0.1 mean H(C(f_t)).
+        """Return the losses of one step.
+
+        L = CE(y, C(f_s)) + 4.5 L_D + 3 L_D0 + 0.1 mean H(C(f_t)).
 
         L_D = ½ [mean(-log D(f_s)) + mean(-log(1 - D(f_t)))] trains D alone, not the features.
         L_D0 = ½ [mean(w · -log D0(f_s)) + mean(-log(1 - D0(f_t)))] with w = (1 - D(f_s)) / mean(1 - D(f_s)); its
-        gradient is reversed into f with a strength of 2 / (1 + exp(-10 p)) - 1, p the share of the run that is done
-        (published: with p = step / 10 000, the length of a run there).
+        gradient is reversed into f with a strength of 2 / (1 + exp(-10 p)) - 1, p = step / steps (published:
+        p = step / 10 000, the length of a run there).
         """
         source, target = self.batch_features(batch)
         strength = reversal_strength(batch.step, self.steps)
@@ -81,11 +86,11 @@ class IWAN(HeadMethod):
 
     @torch.no_grad()
     def source_weights(self, source: Tensor) -> Tensor:
-        """(1 - D(f)) / mean(1 - D(f)) of source features, (b,).
+        """Return (1 - D(f)) / mean(1 - D(f)) per source sample, (b,); source: features, (b, d).
 
-        Without dropout, whose noise the published code leaves in the weights.
+        They are computed without dropout; the published code has its noise in the weights.
         """
-        # In logarithms: where D is sure of the whole batch, the quotient would be 0 / 0.
+        # Logarithms avoid 0 / 0 if D is certain about the whole batch.
         return F.logsigmoid(-self.weigher(source)).softmax(dim=0) * len(source)
 
 

@@ -1,4 +1,8 @@
-"""OSBP: open-set adaptation by backpropagation, through a further class for unknown (Saito et al., ECCV 2018)."""
+"""Separate known from unknown target samples by adversarial training of a class for unknown (OSBP).
+
+References:
+    Saito et al., Open Set Domain Adaptation by Backpropagation, ECCV 2018, arXiv:1804.10427.
+"""
 
 from __future__ import annotations
 
@@ -7,18 +11,34 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
 
+from uniot.config import Settings
 from uniot.errors import SettingsError
-from uniot.losses.adversarial import reversed_gradient
-from uniot.losses.unknown_boundary import unknown_boundary_loss
+from uniot.methods.base import Batch, Losses, MethodInfo, MethodOptions
 from uniot.methods.decision import Decision
-from uniot.methods.head_method import HeadMethod
-from uniot.methods.method import Batch, Losses, MethodInfo, MethodOptions
-from uniot.networks.dropout import dropped
-from uniot.settings import Settings
+from uniot.methods.head import HeadMethod
+from uniot.nn.losses import reversed_gradient
+from uniot.nn.networks import dropped
+
+
+def unknown_boundary_loss(logits: Tensor, boundary: float = 0.5) -> Tensor:
+    """Compute the mean of -t log p(unknown) - (1 - t) log(1 - p(unknown)), smallest if p(unknown) = t for every sample.
+
+    Args:
+        logits: (n, c + 1), unknown last.
+        boundary: t.
+
+    Returns:
+        The loss, a scalar.
+
+    Paper: Saito et al., ECCV 2018, section 3.
+    """
+    log_p = logits.log_softmax(dim=1)
+    log_unknown, log_known = log_p[:, -1], log_p[:, :-1].logsumexp(dim=1)
+    return -(boundary * log_unknown + (1 - boundary) * log_known).mean()
 
 
 class OSBPOptions(MethodOptions):
-    """Published values of OSBP."""
+    """Hold the hyper-parameters of OSBP, with the published values as defaults."""
 
     boundary: float = Field(
         0.5, gt=0, lt=1, description="t, the probability of unknown that the classifier gives the target."
@@ -28,11 +48,11 @@ class OSBPOptions(MethodOptions):
 
 
 class OSBP(HeadMethod):
-    """The classifier puts the target on the boundary of unknown; the generator pushes each sample off it, to a side.
+    """Adapt adversarially: the classifier moves p(unknown) of the target to t, the generator moves it away from t.
 
-    The generator is the bottleneck: two linear layers with batch norm, ReLU and dropout, as in the authors' code and in
-    the Transfer-Learning-Library, of the library's width. In training source and target are normalised apart;
-    predictions use the running means over both.
+    The generator is the bottleneck: two linear layers with batch normalisation, ReLU and dropout, as in the authors'
+    code and in the Transfer-Learning-Library, with the library's width. In training source and target are normalised
+    separately; predictions use the running statistics over both.
     """
 
     options: OSBPOptions
@@ -54,7 +74,9 @@ class OSBP(HeadMethod):
         self.classifier = nn.Linear(settings.feature_size, n_classes + 1)
 
     def step(self, batch: Batch) -> Losses:
-        """L = CE(y, C(G(x_s))) + L_adv, the gradient of L_adv reversed between C and G.
+        """Return the losses of one step.
+
+        L = CE(y, C(G(x_s))) + L_adv, the gradient of L_adv reversed between C and G.
 
         L_adv = mean(-t log p(unknown | x_t) - (1 - t) log(1 - p(unknown | x_t))): C minimises it, G maximises it.
         Paper: Saito et al., Open Set Domain Adaptation by Backpropagation, ECCV 2018, section 3.
@@ -68,24 +90,31 @@ class OSBP(HeadMethod):
         )
 
     def batch_features(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Features of the whole source batch and of the whole target batch, with dropout."""
+        """Return the features of the whole source batch, (b, d), and target batch, (b', d), with dropout."""
         own = self.backbone(torch.cat([batch.source, batch.target])).float()
-        # Gathered before the generator: batch norm must see the whole batch of a domain, whichever process made it.
+        # Batch normalisation needs the whole batch of a domain, so the processes are joined before the generator.
         source, target = (batch.gather(part) for part in own.split([len(batch.source), len(batch.target)]))
         return self.bottleneck(source, batch.generator), self.bottleneck(target, batch.generator)
 
     def decide(self, features: Tensor) -> Decision:
-        """Unknown where the further class has the largest logit. Paper: section 3."""
+        """Decide for the class of the largest logit; unknown if that is the last one. Paper: section 3.
+
+        Args:
+            features: (n, d).
+
+        Returns:
+            The decision; its score is the probability of the nearest class against unknown alone, (n,).
+        """
         with torch.no_grad():
             logits = self.classifier(features)
             known = logits[:, :-1]
-            # Against unknown alone: one half where the nearest class and unknown are as likely as each other.
+            # The score is one half, the threshold, if the nearest class and unknown are equally likely.
             score = (known.amax(dim=1) - logits[:, -1]).double().sigmoid()
-            return Decision.of(known.softmax(dim=1), score, self.border)
+            return Decision.of(known.softmax(dim=1), score, self.threshold)
 
 
 class _Generator(nn.Module):
-    """Two linear layers, each with batch norm, ReLU and dropout."""
+    """Map embeddings to features by two linear layers, each with batch normalisation, ReLU and dropout."""
 
     def __init__(self, in_features: int, feature_size: int, dropout: float) -> None:
         super().__init__()
@@ -96,7 +125,7 @@ class _Generator(nn.Module):
         self.dropout = dropout
 
     def forward(self, embeddings: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        """Features (n, d) of embeddings; `generator`: of the dropout's masks, nothing is dropped without one."""
+        """Return the features, (n, d), of embeddings (n, in_features); without a `generator` there is no dropout."""
         hidden = dropped(F.relu(self.first_norm(self.first(embeddings))), self.dropout, generator)
         return dropped(F.relu(self.second_norm(self.second(hidden))), self.dropout, generator)
 

@@ -1,4 +1,8 @@
-"""OVANet: one-vs-all classifiers learn from the source how far a class reaches (Saito and Saenko, ICCV 2021)."""
+"""Reject by one binary classifier per class, trained on hard negatives (OVANet).
+
+References:
+    Saito and Saenko, OVANet: One-vs-All Network for Universal Domain Adaptation, ICCV 2021, arXiv:2104.03344.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +11,64 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
 
-from uniot.losses.one_vs_all import claims, one_vs_all_entropy, one_vs_all_loss
-from uniot.methods.head_method import HeadMethod
-from uniot.methods.method import Batch, Losses, MethodInfo, MethodOptions
-from uniot.networks import Prototypes
-from uniot.settings import Settings
+from uniot.config import Settings
+from uniot.methods.base import Batch, Losses, MethodInfo, MethodOptions
+from uniot.methods.head import HeadMethod
+from uniot.nn.networks import Prototypes
+
+
+def one_vs_all_loss(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """Compute the loss of the positive and of the hardest negative binary classifier per sample.
+
+    With p_k the probability of classifier k that a sample of class y is of class k, the first loss is mean(-log p_y),
+    the second mean(max over k ≠ y of -log(1 - p_k)).
+
+    Args:
+        logits: per classifier "not of this class", then "of this class", (n, 2, c).
+        labels: class per sample, (n,).
+
+    Returns:
+        Positive and negative loss, scalars.
+
+    Paper: Saito and Saenko, OVANet, ICCV 2021, hard negative classifier sampling.
+    """
+    evidence = _evidence(logits)
+    of_class = F.one_hot(labels, evidence.shape[1]).bool()
+    claimed = F.softplus(-evidence)[of_class].mean()
+    # Losses are not negative, so a zero for the sample's own class never exceeds the maximum of the others.
+    refused = F.softplus(evidence).masked_fill(of_class, 0).amax(dim=1).mean()
+    return claimed, refused
+
+
+def one_vs_all_entropy(logits: Tensor) -> Tensor:
+    """Compute the mean over samples and classifiers of the binary entropy.
+
+    Args:
+        logits: (n, 2, c).
+
+    Returns:
+        The mean entropy, a scalar.
+
+    Paper: Saito and Saenko, OVANet, ICCV 2021, open-set entropy minimisation. As in the authors' code it is a mean over
+    the classes and not their sum.
+    """
+    evidence = _evidence(logits)
+    p = evidence.sigmoid()
+    return (p * F.softplus(-evidence) + (1 - p) * F.softplus(evidence)).mean()
+
+
+def claims(logits: Tensor) -> Tensor:
+    """Return the probability of each class by its binary classifier, (n, c), from logits (n, 2, c)."""
+    return _evidence(logits).sigmoid()
+
+
+def _evidence(logits: Tensor) -> Tensor:
+    """Return the difference of the two logits, (n, c), whose sigmoid is their softmax."""
+    return logits[:, 1] - logits[:, 0]
 
 
 class OVANetOptions(MethodOptions):
-    """Published values of OVANet."""
+    """Hold the hyper-parameters of OVANet, with the published values as defaults."""
 
     one_vs_all_weight: float = Field(
         0.5, ge=0, le=1e3, description="Weight of the one-vs-all loss of the source, which is the sum of its two means."
@@ -26,10 +79,10 @@ class OVANetOptions(MethodOptions):
 
 
 class OVANet(HeadMethod):
-    """A closed-set classifier names the class; the one-vs-all classifier of that class accepts it or not.
+    """Adapt by a closed-set classifier that predicts the class and a one-vs-all classifier that accepts or rejects it.
 
-    As in the authors' code, both sit on the output of the backbone, without a bottleneck (on embeddings they are all
-    that is trained), have no bias, and take features as they are; rows of the one-vs-all classifiers have unit norm.
+    As in the authors' code, both take the output of the backbone, without a bottleneck (on embeddings they are all that
+    is trained), have no bias, and do not normalise the features; the rows of the one-vs-all classifiers have unit norm.
 
     Attributes:
         one_vs_all: 2c rows, c for "not of this class" and then c for "of this class".
@@ -51,11 +104,13 @@ class OVANet(HeadMethod):
         self.one_vs_all = Prototypes(2 * n_classes, in_features)
 
     def step(self, batch: Batch) -> Losses:
-        """L = CE(y, C₁(f_s)) + ½ (L_pos + L_neg) + λ L_ent.
+        """Return the losses of one step.
+
+        L = CE(y, C₁(f_s)) + ½ (L_pos + L_neg) + λ L_ent.
 
         L_pos = mean(-log p_y) and L_neg = mean(max over k ≠ y of -log(1 - p_k)) over the source, where p_k is the
-        probability that classifier k claims the sample; L_ent is the mean entropy of the c classifiers on the target.
-        The half is that of the authors' code. Paper: Saito and Saenko, OVANet, ICCV 2021, section 3.
+        probability of class k by its classifier; L_ent is the mean entropy of the c classifiers on the target. The
+        factor ½ is that of the authors' code. Paper: Saito and Saenko, OVANet, ICCV 2021, section 3.
         """
         source, target = self.batch_features(batch)
         classification = F.cross_entropy(self.classifier(source), batch.source_labels)
@@ -69,18 +124,22 @@ class OVANet(HeadMethod):
 
     @torch.no_grad()
     def after_step(self) -> None:
-        """Brings the rows of the one-vs-all classifiers back to unit norm."""
+        """Normalise the rows of the one-vs-all classifiers to unit norm."""
         self.one_vs_all.renormalise()
 
     def score(self, features: Tensor) -> Tensor:
-        """Probability that the classifier of the nearest class claims the sample. Paper: section 3, inference."""
+        """Return the one-vs-all probability of the predicted class per sample, (n,). Paper: section 3, inference.
+
+        Args:
+            features: (n, d).
+        """
         nearest = self.classifier(features).argmax(dim=1, keepdim=True)
         return claims(self.one_vs_all_logits(features).double()).gather(1, nearest).squeeze(1)
 
     def one_vs_all_logits(self, features: Tensor) -> Tensor:
-        """(n, 2, c), from features (n, d)."""
+        """Return the logits of the one-vs-all classifiers, (n, 2, c), of features (n, d)."""
         logits: Tensor = self.one_vs_all(features)
-        return logits.view(len(features), 2, self.n_classes)
+        return logits.view(-1, 2, self.n_classes)
 
 
 INFO = MethodInfo(

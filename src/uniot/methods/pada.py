@@ -1,4 +1,8 @@
-"""PADA: adversarial alignment in which source classes that the target does not predict count little."""
+"""Align the domains adversarially, with less weight on source classes that the target rarely predicts (PADA).
+
+References:
+    Cao et al., Partial Adversarial Domain Adaptation, ECCV 2018, arXiv:1808.04205.
+"""
 
 from __future__ import annotations
 
@@ -7,18 +11,18 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
 
-from uniot.losses.adversarial import domain_loss, reversal_strength, reversed_gradient
-from uniot.methods.head_method import HeadMethod
-from uniot.methods.method import Batch, Losses, MethodInfo, MethodOptions
-from uniot.networks.discriminator import DomainDiscriminator
-from uniot.settings import Settings
+from uniot.config import Settings
+from uniot.methods.base import Batch, Losses, MethodInfo, MethodOptions
+from uniot.methods.head import HeadMethod
+from uniot.nn.losses import domain_loss, reversal_strength, reversed_gradient
+from uniot.nn.networks import DomainDiscriminator
 
-# A class that no target sample is predicted as keeps a trace: a batch of such classes alone would be 0 / 0.
+# A batch of classes with zero weight would give 0 / 0 in the weighted cross-entropy.
 _SMALLEST_WEIGHT = 1e-6
 
 
 class PADAOptions(MethodOptions):
-    """Hyper-parameters of PADA."""
+    """Hold the hyper-parameters of PADA."""
 
     adversarial_weight: float = Field(1.0, ge=0, le=1e3, description="Weight of the domain loss.")
     discriminator_size: int = Field(1024, ge=1, le=100_000, description="Width of the discriminator's hidden layers.")
@@ -27,19 +31,18 @@ class PADAOptions(MethodOptions):
 
 
 class PADA(HeadMethod):
-    """DANN with a weight γ for each source class, in the cross-entropy and in the source's half of the domain loss.
+    """Adapt as DANN does, with a weight γ per source class in the cross-entropy and in the source's domain loss.
 
     γ is the mean prediction over the target, divided by its largest entry (published: in the domain loss by the largest
-    in the batch). It begins with ones and is renewed 24 times
-    in a run (published: every 500 of 12 004 steps). The published code passes over the whole target for it; here it is
-    the mean of the predictions since the last renewal, which the steps make anyway and which are of a sample of the
-    target, or of all of it where it is small.
+    in the batch). It starts with ones and is updated 24 times per run (published: every 500 of 12 004 steps). The
+    published code makes a pass over the whole target for each update; here γ is the mean of the predictions since the
+    last update, which the steps compute anyway and which cover a sample of the target, or all of a small target.
 
-    Paper: Cao et al., Partial Adversarial Domain Adaptation, ECCV 2018, section 3.2.
+    Paper: Cao et al., ECCV 2018, section 3.2.
 
     Attributes:
         class_weights: γ, (c,).
-        predicted: sum of the predictions since the last renewal, (c,).
+        predicted: sum of the predictions since the last update, (c,).
     """
 
     options: PADAOptions
@@ -61,10 +64,12 @@ class PADA(HeadMethod):
         self.register_buffer("predicted", torch.zeros(n_classes, dtype=torch.float64))
 
     def step(self, batch: Batch) -> Losses:
-        """L = Σ γ_y CE(y, C(f_s)) / Σ γ_y + w · ½ [mean(γ_y · -log D(f_s)) + mean(-log(1 - D(f_t)))].
+        """Return the losses of one step.
 
-        D's gradient is reversed into f with a strength of 2 / (1 + exp(-10 p)) - 1, p the share of the run that is done
-        (published: with p = step / 10 000).
+        L = Σ γ_y CE(y, C(f_s)) / Σ γ_y + w · ½ [mean(γ_y · -log D(f_s)) + mean(-log(1 - D(f_t)))].
+
+        D's gradient is reversed into f with a strength of 2 / (1 + exp(-10 p)) - 1, p = step / steps (published:
+        p = step / 10 000).
         """
         source, target = self.batch_features(batch)
         self._renew(self.classifier(target), batch.step)
@@ -84,7 +89,7 @@ class PADA(HeadMethod):
 
     @torch.no_grad()
     def _renew(self, target_logits: Tensor, step: int) -> None:
-        """Notes the predictions of a step, and makes weights of them when it is time."""
+        """Add the predictions of a step, and update the class weights if the step ends a period."""
         self.predicted += (target_logits / self.options.temperature).softmax(dim=1).sum(dim=0)
         between = max(1, self.steps // self.options.refreshes)
         if (step + 1) % between == 0:

@@ -1,42 +1,67 @@
-"""Every method by name. Adding one takes a file with its `INFO`, and a line here."""
+"""Registry of all methods by name. A new one needs a file with its `INFO`, and a line here."""
 
 from __future__ import annotations
 
 from difflib import get_close_matches
+from typing import Any
 
 from torch import nn
 
+from uniot.config import Settings
 from uniot.errors import SettingsError
 from uniot.methods import (
     ati,
+    calibrated,
     cmu,
     dance,
     dann,
     dcc,
+    deepjdot,
+    glc,
+    glc_plus,
     iwan,
+    jumbot,
+    lead,
+    mlnet,
     osbp,
     ovanet,
     pada,
+    ppot,
     rtn,
     source_only,
     tnt,
+    ts_pot,
     uan,
     uniot,
-    uniot_universal,
-    uniot_universal_variants,
+    uniot_learners,
     uniot_variants,
 )
-from uniot.methods.method import Method, MethodInfo
-from uniot.settings import Settings
+from uniot.methods.base import Method, MethodInfo
+from uniot.methods.unincm import method as unincm
+
+_OF_TRAINING = (
+    "steps",
+    "batch_size",
+    "queue_size",
+    "feature_size",
+    "input_norm",
+    "learning_rate",
+    "backbone_learning_rate",
+    "momentum",
+    "weight_decay",
+    "checkpoint_every",
+)
 
 METHODS: dict[str, MethodInfo] = {
     info.name: info
     for info in (
         uniot.INFO,
-        uniot_universal.INFO,
-        *uniot_universal_variants.INFOS,
+        unincm.INFO,
+        *unincm.INFOS,
         *uniot_variants.INFOS,
+        *uniot_learners.INFOS,
         source_only.INFO,
+        calibrated.INFO,
         dann.INFO,
         rtn.INFO,
         iwan.INFO,
@@ -49,19 +74,37 @@ METHODS: dict[str, MethodInfo] = {
         dcc.INFO,
         tnt.INFO,
         ovanet.INFO,
+        deepjdot.INFO,
+        jumbot.INFO,
+        ts_pot.INFO,
+        mlnet.INFO,
+        ppot.INFO,
+        glc.INFO,
+        glc_plus.INFO,
+        lead.INFO,
     )
 }
 
 
 def register(info: MethodInfo) -> None:
-    """Makes a method of your own known by its name, for this process."""
+    """Register a method by its name for this process.
+
+    Raises:
+        SettingsError: another method has this name.
+    """
     if info.name in METHODS and METHODS[info.name] is not info:
         raise SettingsError(f"there is a method called {info.name!r} already. Choose another name.")
     METHODS[info.name] = info
 
 
 def method_info(name: str) -> MethodInfo:
-    """What is known of a method."""
+    """Return the registry entry of a method.
+
+    Raises:
+        SettingsError: there is no such method; the message names similar ones.
+    """
+    if name.startswith("uniot-universal"):
+        raise SettingsError(f"{name!r} is now called {name.replace('uniot-universal', 'unincm')!r}. Give the new name.")
     if name not in METHODS:
         alike = get_close_matches(name, METHODS, n=1)
         meant = f" Did you mean {alike[0]!r}?" if alike else ""
@@ -74,7 +117,7 @@ def method_info(name: str) -> MethodInfo:
 
 
 def check_method(settings: Settings) -> None:
-    """Refuse a method or an option of a method that does not exist, before any work.
+    """Raise an error for a method or an option that does not exist, before any work.
 
     Raises:
         SettingsError: which one, and what there is instead.
@@ -82,14 +125,55 @@ def check_method(settings: Settings) -> None:
     method_info(settings.method).options.checked(**settings.method_options)
 
 
+def resolved_settings(settings: Settings, n_target: int, *, trains: bool = True) -> Settings:
+    """Return the settings with every value decided for a target, shared ones and the method's own.
+
+    Args:
+        settings: as given.
+        n_target: samples of the target.
+        trains: whether anything is trained; if not, there are no steps, and options of the training are left out.
+    """
+    info = method_info(settings.method)
+    options = info.options.checked(**settings.method_options).resolved(n_target)
+    own = options.model_dump(include=options.acting(trains=trains), exclude_none=True)
+    changed: dict[str, object] = {"method_options": own}
+    if not trains:
+        changed["steps"] = 0
+    return settings.resolved(n_target, info.learning_rate).model_copy(update=changed)
+
+
+def hyperparameters(method: str, network: str = "none") -> dict[str, Any]:
+    """Return the hyper-parameters that act for a method, with their defaults.
+
+    Args:
+        method: its name.
+        network: network that is trained in front of the method; "none" for embeddings.
+
+    Returns:
+        Shared settings of the training that the method uses, then its own options.
+    """
+    info = method_info(method)
+    trains = network != "none" or not info.is_closed_form
+    # Embeddings have no backbone to train, and images are not scaled to a norm.
+    absent = {"backbone_learning_rate"} if network == "none" else {"input_norm"}
+    shared = [name for name in (*_OF_TRAINING, "store_target") if trains or name == "store_target"]
+    own = info.options().acting(trains=trains)
+    defaults = {name: Settings.model_fields[name].default for name in shared}
+    defaults |= {name: field.default for name, field in info.options.model_fields.items() if name in own}
+    return {name: value for name, value in defaults.items() if name not in info.idle | absent}
+
+
 def create_method(settings: Settings, in_features: int, n_classes: int, backbone: nn.Module | None = None) -> Method:
-    """A method with random weights.
+    """Build a method with random weights.
 
     Args:
         settings: resolved settings; `method` and `method_options` decide which method it is.
         in_features: width of an embedding, or of the backbone's output.
         n_classes: source classes.
-        backbone: from inputs to embeddings; nothing for embeddings.
+        backbone: maps inputs to embeddings; None if the inputs are embeddings.
+
+    Returns:
+        The method.
     """
     info = method_info(settings.method)
     return info.build(in_features, n_classes, settings, info.options.checked(**settings.method_options), backbone)

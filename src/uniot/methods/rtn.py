@@ -1,4 +1,8 @@
-"""RTN: the source's classifier is the target's and a residual; features are aligned by their mean discrepancy."""
+"""Adapt the classifier by a residual and the features by their maximum mean discrepancy (RTN).
+
+References:
+    Long et al., Unsupervised Domain Adaptation with Residual Transfer Networks, NeurIPS 2016, arXiv:1602.04433.
+"""
 
 from __future__ import annotations
 
@@ -7,19 +11,17 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
 
-from uniot.losses.adversarial import reversal_strength
-from uniot.losses.discrepancy import fused_distances, mean_discrepancy
-from uniot.losses.entropy import entropy
-from uniot.methods.head_method import HeadMethod
-from uniot.methods.method import Batch, Losses, MethodInfo, MethodOptions
-from uniot.settings import Settings
+from uniot.config import Settings
+from uniot.methods.base import Batch, Losses, MethodInfo, MethodOptions
+from uniot.methods.head import HeadMethod
+from uniot.nn.losses import entropy, fused_distances, mean_discrepancy, reversal_strength
 
-# Standard deviation of the residual's first weights: small, so that both classifiers begin as one.
+# Small initial weights of the residual make both classifiers nearly equal at the start.
 _RESIDUAL_SCALE = 0.01
 
 
 class RTNOptions(MethodOptions):
-    """Hyper-parameters of RTN."""
+    """Hold the hyper-parameters of RTN."""
 
     discrepancy_weight: float = Field(1.0, ge=0, le=1e3, description="Weight of the discrepancy between the domains.")
     entropy_weight: float = Field(0.1, ge=0, le=1e3, description="Weight of the entropy of target predictions.")
@@ -31,11 +33,11 @@ class RTNOptions(MethodOptions):
 
 
 class RTN(HeadMethod):
-    """The classifier is the target's, and decides; the source's is learnt as that and a residual.
+    """Adapt by a target classifier, which decides; the source classifier is the target classifier plus a residual.
 
-    The authors' bottleneck is 128 wide and has a ReLU.
+    The authors' bottleneck has a width of 128 and a ReLU.
 
-    Paper: Long et al., Unsupervised Domain Adaptation with Residual Transfer Networks, NeurIPS 2016, section 3.
+    Paper: Long et al., NeurIPS 2016, section 3.
     """
 
     options: RTNOptions
@@ -52,11 +54,13 @@ class RTN(HeadMethod):
         self.residual = nn.Sequential(_small_layer(n_classes), nn.ReLU(), _small_layer(n_classes))
 
     def step(self, batch: Batch) -> Losses:
-        """L = CE(y, c(f_s) + r(c(f_s))) + MMD²(f_s ⊗ c(f_s), f_t ⊗ c(f_t)) + 0.1 ρ mean H(c(f_t)).
+        """Return the losses of one step.
 
-        c is the target's classifier, r the residual, ρ rises from 0 to 1 as 2 / (1 + exp(-10 p)) - 1 in the first tenth
-        of the run (published: in 2000 of 20 000 steps). The discrepancy is over all pairs, where the published code
-        draws some at random, and on whole outer products, which it pools 2 × 2.
+        L = CE(y, c(f_s) + r(c(f_s))) + MMD²(f_s ⊗ c(f_s), f_t ⊗ c(f_t)) + 0.1 ρ mean H(c(f_t)).
+
+        c is the target classifier, r the residual; ρ rises from 0 to 1 as 2 / (1 + exp(-10 p)) - 1 in the first tenth
+        of the run (published: in 2000 of 20 000 steps). The discrepancy is computed over all pairs, while the published
+        code draws some at random, and on whole outer products, which it pools 2 × 2.
         """
         source, target = self.batch_features(batch)
         logits, target_logits = self.classifier(source), self.classifier(target)
@@ -72,7 +76,13 @@ class RTN(HeadMethod):
         return Losses(total, {"source": classification, "discrepancy": discrepancy, "entropy": uncertainty})
 
     def discrepancy(self, features: Tensor, logits: Tensor, n_source: int) -> Tensor:
-        """Between the domains, of features and logits fused. Paper: section 3.1."""
+        """Return MMD² between the domains on fused features and logits, a scalar. Paper: section 3.1.
+
+        Args:
+            features: of both domains, source first, (n, d).
+            logits: of both domains, (n, c).
+            n_source: number of source rows.
+        """
         distances = fused_distances(features, logits)
         return mean_discrepancy(distances, n_source, self.options.n_kernels, self.options.kernel_factor)
 

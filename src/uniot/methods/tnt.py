@@ -1,23 +1,151 @@
-"""TNT, rebuilt from its paper's public description: evidence for each class, and mutual neighbours across domains."""
+"""Reject by evidential uncertainty and contrast mutual nearest neighbours of the two domains (TNT, a reconstruction).
+
+References:
+    Chen et al., Evidential Neighborhood Contrastive Learning for Universal Domain Adaptation, AAAI 2022,
+    doi:10.1609/aaai.v36i6.20575.
+    Sensoy et al., Evidential Deep Learning to Quantify Classification Uncertainty, NeurIPS 2018, arXiv:1806.01768.
+"""
 
 from __future__ import annotations
+
+import math
+from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
 
-from uniot.losses.adversarial import reversal_strength, reversed_gradient
-from uniot.losses.evidential import evidence, evidential_loss, uncertainty, uncertainty_boundary_loss
-from uniot.losses.mutual_neighbours import Rows, mutual_neighbours, neighbour_contrast
-from uniot.methods.head_method import HeadMethod
-from uniot.methods.method import Batch, Losses, MethodInfo, MethodOptions
-from uniot.networks.sample_bank import SampleBank
-from uniot.settings import Settings
+from uniot.config import Settings
+from uniot.methods.base import Batch, Losses, MethodInfo, MethodOptions
+from uniot.methods.head import HeadMethod
+from uniot.nn.losses import reversal_strength, reversed_gradient
+from uniot.nn.memory import SampleBank
+
+# Larger evidence changes no decision, and its exponential would overflow.
+_LARGEST_LOGIT = 10.0
+
+
+def evidence(logits: Tensor) -> Tensor:
+    """Return the evidence exp(logit) for each class, (n, c), independent of the other classes; logits: (n, c)."""
+    return logits.clamp(-_LARGEST_LOGIT, _LARGEST_LOGIT).exp()
+
+
+def uncertainty(evidences: Tensor) -> Tensor:
+    """Return u = C / Σ_c (e_c + 1) per sample, (n,), one if there is no evidence; evidences: (n, c).
+
+    Paper: Sensoy et al., NeurIPS 2018, section 3.
+    """
+    n_classes = evidences.shape[1]
+    return n_classes / (evidences.sum(dim=1) + n_classes)
+
+
+def evidential_loss(evidences: Tensor, labels: Tensor, prior_weight: float) -> Tensor:
+    """Compute the expected cross-entropy under the evidence's Dirichlet distribution, plus a penalty on wrong evidence.
+
+    With α = e + 1, S = Σ_c α_c and ψ the digamma function, the mean over samples of
+
+        ψ(S) - ψ(α_y) + w KL(Dir(α') || Dir(1)),   α' = α but for α'_y = 1.
+
+    Args:
+        evidences: (n, c).
+        labels: (n,).
+        prior_weight: w.
+
+    Returns:
+        The loss, a scalar.
+
+    Paper: Sensoy et al., NeurIPS 2018, sections 4 and 5.
+    """
+    alpha = evidences + 1
+    own = F.one_hot(labels, alpha.shape[1]).bool()
+    expected = torch.digamma(alpha.sum(dim=1)) - torch.digamma(alpha[own])
+    return (expected + prior_weight * _divergence_from_flat(alpha.masked_fill(own, 1))).mean()
+
+
+def uncertainty_boundary_loss(uncertainties: Tensor, boundaries: Tensor) -> Tensor:
+    """Return the mean of |u - δ|, a scalar: the distance of the uncertainties to their thresholds.
+
+    It is bounded, so features that maximise it gain nothing from extreme evidence in either direction.
+
+    Args:
+        uncertainties: u, (n,), between 0 and 1.
+        boundaries: thresholds δ, (n,), used without gradient.
+    """
+    return (uncertainties - boundaries.detach()).abs().mean()
+
+
+def _divergence_from_flat(alpha: Tensor) -> Tensor:
+    """Return KL(Dir(α) || Dir(1)) per row, (n,)."""
+    total = alpha.sum(dim=1)
+    spread = (alpha - 1) * (torch.digamma(alpha) - torch.digamma(total)[:, None])
+    return torch.lgamma(total) - math.lgamma(alpha.shape[1]) - torch.lgamma(alpha).sum(dim=1) + spread.sum(dim=1)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Hold features of samples of one domain.
+
+    Attributes:
+        features: unit rows, (n, d).
+        ids: sample id per row, (n,), unique over both domains.
+    """
+
+    features: Tensor
+    ids: Tensor
+
+
+@torch.no_grad()
+def mutual_neighbours(anchors: Rows, own: Rows, other: Rows, n_neighbours: int) -> Tensor:
+    """Find the mutual nearest neighbours of anchors in a domain.
+
+    Row j of `other` is a neighbour of anchor i if it is among the `n_neighbours` most similar to i in `other`, and
+    fewer than `n_neighbours` other samples of `own` are more similar to j than i is. A sample is never its own
+    neighbour.
+
+    Args:
+        anchors: n rows.
+        own: rows of the anchors' domain.
+        other: m rows of the domain that is searched, which may be the same.
+        n_neighbours: largest rank of a neighbour, in both directions.
+
+    Returns:
+        Whether each row is a mutual neighbour of each anchor, (n, m).
+    """
+    similarity = anchors.features @ other.features.t()
+    similarity.masked_fill_(anchors.ids[:, None] == other.ids, -torch.inf)
+    best, chosen = similarity.topk(min(n_neighbours, similarity.shape[1]), dim=1)
+    rivals = other.features[chosen.flatten()] @ own.features.t()
+    # Only other samples compete with the anchor: neither the anchor itself nor the chosen one.
+    rivals.masked_fill_(other.ids[chosen.flatten()][:, None] == own.ids, -torch.inf)
+    rivals.masked_fill_(anchors.ids.repeat_interleave(chosen.shape[1])[:, None] == own.ids, -torch.inf)
+    nearer = (rivals > best.flatten()[:, None]).sum(dim=1).view_as(chosen)
+    is_mutual = (nearer < n_neighbours) & best.isfinite()
+    return torch.zeros_like(similarity, dtype=torch.bool).scatter_(1, chosen, is_mutual)
+
+
+def neighbour_contrast(logits: Tensor, positives: Tensor, hidden: Tensor) -> Tensor:
+    """Compute the mean of -log p over the positives of each row, then over the rows that have any; zero if none has.
+
+    Args:
+        logits: similarities divided by a temperature, (n, m); p is their softmax.
+        positives: mask of the positives, (n, m), none of them hidden.
+        hidden: mask of entries excluded from the softmax, (n, m).
+
+    Returns:
+        The loss, a scalar.
+    """
+    counts = positives.sum(dim=1)
+    # A batch may have no neighbours at all; a mean over nothing would be NaN.
+    if not bool(counts.any()):
+        return logits.sum() * 0
+    log_p = logits.masked_fill(hidden, -torch.inf).log_softmax(dim=1)
+    of_rows = -log_p.masked_fill(~positives, 0).sum(dim=1) / counts.clamp_min(1)
+    return of_rows[counts > 0].mean()
 
 
 class TNTOptions(MethodOptions):
-    """Values of our reconstruction; the paper's own are not public."""
+    """Hold the hyper-parameters of our reconstruction; the paper's values are not public."""
 
     n_neighbours: int = Field(1, ge=1, le=1000, description="How far down each other's list mutual neighbours are.")
     temperature: float = Field(0.1, ge=1e-3, le=100, description="τ; cosines of neighbours are divided by it.")
@@ -27,27 +155,26 @@ class TNTOptions(MethodOptions):
 
 
 class TNT(HeadMethod):
-    """Evidential neighbourhood contrastive learning. Paper: Chen et al., AAAI 2022.
+    """Adapt by evidential neighbourhood contrastive learning. Paper: Chen et al., AAAI 2022.
 
     A reconstruction: no code of the authors is public, and what is public of the paper names the parts without their
     formulas or values. Named are an evidential head; a cross-domain contrastive loss with several positives, which are
-    mutual nearest neighbours; an adversarial objective of uncertainty against confidence; and a threshold for each
-    class. Formulas and values here are ours, tried out on D2W and A2W of Office-31; of the means that make a threshold,
-    the geometric one was then preferred to the arithmetic one on two random splits of its classes. The results must not
-    be taken for the paper's.
+    mutual nearest neighbours; an adversarial objective of uncertainty against confidence; and a threshold per class.
+    Formulas and values here are ours, chosen on D2W and A2W of Office-31; the geometric mean in the threshold was then
+    preferred to the arithmetic one on two random splits of its classes. Do not quote the results as the paper's.
 
     Evidence and uncertainty. e_c = exp(logit_c), and u = C / Σ_c (e_c + 1): classes do not compete for it as they do in
     a softmax.
 
-    Thresholds. Only the source can teach them. Its samples as they are show the uncertainty u of the known; without
-    the evidence for their own class they stand for the unknown, u' = C / (Σ_c (e_c + 1) - e_y). The threshold δ_c is
-    the geometric mean, half way on the scale of the logits, of the mean u of the samples of class c and the mean u' of
-    those whose next best class is c; both means are moving averages. A sample is unknown iff its u exceeds the
-    threshold of the class that it has most evidence for.
+    Thresholds. They are learnt from the source alone. Its samples give the uncertainty u of known samples; without the
+    evidence for their own class they represent unknown samples, u' = C / (Σ_c (e_c + 1) - e_y). The threshold δ_c is
+    the geometric mean, the midpoint on the scale of the logits, of the mean u of the samples of class c and the mean u'
+    of those whose second best class is c; both means are moving averages. A sample is unknown iff its u exceeds the
+    threshold of the class for which it has most evidence.
 
     Attributes:
         inside: mean u of the samples of each class, (c,).
-        outside: mean u' of the samples of other classes that come closest to each class, (c,).
+        outside: mean u' of the samples of other classes that are closest to each class, (c,).
     """
 
     options: TNTOptions
@@ -66,21 +193,21 @@ class TNT(HeadMethod):
         super().__init__(in_features, n_classes, settings, options, backbone)
         self.source_bank = SampleBank(self.queue_size, settings.feature_size)
         self.target_bank = SampleBank(self.queue_size, settings.feature_size)
-        # A class that has not been seen knows nobody.
+        # A class without source samples has the threshold zero and rejects every sample.
         self.register_buffer("inside", torch.zeros(n_classes))
         self.register_buffer("outside", torch.ones(n_classes))
 
     def step(self, batch: Batch) -> Losses:
-        """The losses of one step.
+        """Return the losses of one step.
 
         L = L_evidence + 0.1 L_contrast + 0.1 L_boundary
 
-        L_evidence: evidential cross-entropy of the source, the penalty on misleading evidence growing over the first
-        fifth of the run (`evidential_loss`).
+        L_evidence: evidential cross-entropy of the source; the weight of the penalty grows over the first fifth of the
+        run (`evidential_loss`).
         L_contrast: see `contrast`.
-        L_boundary: mean |u - δ| over the target, δ the threshold of the nearest class. The classifier brings
-        uncertainties to the thresholds; the features, by a reversed gradient, take them away to either side, ever more
-        as step / steps grows.
+        L_boundary: mean |u - δ| over the target, δ the threshold of the nearest class. The classifier moves
+        uncertainties to the thresholds; the features, by a reversed gradient, move them away, more strongly as
+        step / steps grows.
         """
         source, target = self.batch_features(batch)
         source_evidence = evidence(self.classifier(source))
@@ -94,25 +221,28 @@ class TNT(HeadMethod):
         return Losses(total, {"source": classification, "contrast": contrast, "boundary": boundary})
 
     def contrast(self, source: Tensor, target: Tensor, batch: Batch) -> Tensor:
-        """Each sample of the batch comes closer to its mutual neighbours in the other domain than to all other samples.
+        """Compute the contrast of each sample's mutual neighbours in the other domain to all other stored samples.
 
-        The other samples are the latest `queue_size` of each domain. Where the target sample of a pair seems unknown,
-        the pair does not count.
+        The other samples are the latest `queue_size` of each domain. A pair is ignored if its target sample is
+        predicted unknown.
 
         Args:
             source: features, (b, d).
             target: features, (b', d).
-            batch: says whose they are.
+            batch: has the step and the target ids.
+
+        Returns:
+            The loss, a scalar.
         """
         with torch.no_grad():
-            seems_known = self.score(target) >= self.border
-        # The batch does not tell which source samples it holds: each counts as a new one.
+            seems_known = self.score(target) >= self.threshold
+        # A batch has no source ids, so each sample is stored as a new one.
         numbers = batch.step * len(source) + torch.arange(len(source), device=source.device)
         source, target = F.normalize(source, dim=1), F.normalize(target, dim=1)
         self.source_bank.put(source.detach(), numbers)
         self.target_bank.put(target.detach(), batch.target_ids, seems_known.long())
         places = self.source_bank.filled(), self.target_bank.filled()
-        # Below zero, so that no source sample has the number of a target sample.
+        # Negative ids of the source cannot equal those of the target.
         sources = Rows(self.source_bank.rows[places[0]], -1 - self.source_bank.ids[places[0]])
         targets = Rows(self.target_bank.rows[places[1]], self.target_bank.ids[places[1]])
         seemed_known = self.target_bank.labels[places[1]] == 1
@@ -121,18 +251,18 @@ class TNT(HeadMethod):
         return (of_source + of_target) / 2
 
     def thresholds_of(self, evidences: Tensor) -> Tensor:
-        """δ of the class that each row (n, c) has most evidence for, (n,)."""
+        """Return δ of the class with most evidence per row, (n,); evidences: (n, c)."""
         return (self.inside * self.outside).sqrt()[evidences.argmax(dim=1)]
 
     def score(self, features: Tensor) -> Tensor:
-        """δ (1 - u) / (δ (1 - u) + u (1 - δ)), (n,): below one half iff u exceeds δ, the threshold."""
+        """Return δ (1 - u) / (δ (1 - u) + u (1 - δ)) per sample, (n,): below one half iff u exceeds δ."""
         evidences = evidence(self.classifier(features))
         u, threshold = uncertainty(evidences), self.thresholds_of(evidences)
         confident, uncertain = threshold * (1 - u), u * (1 - threshold)
         return confident / (confident + uncertain)
 
     def forget_samples(self) -> None:
-        """Empties the banks."""
+        """Clear the banks."""
         self.source_bank.clear()
         self.target_bank.clear()
 
@@ -149,7 +279,7 @@ class TNT(HeadMethod):
         self._average(self.outside, uncertainty(others), others.argmax(dim=1))
 
     def _average(self, means: Tensor, values: Tensor, classes: Tensor) -> None:
-        """Moves the means of the classes that have values in this batch."""
+        """Update the moving averages of the classes that have values in this batch."""
         counts = torch.bincount(classes, minlength=len(means))
         here = torch.zeros_like(means).index_add_(0, classes, values) / counts.clamp_min(1)
         momentum = self.options.threshold_momentum
@@ -164,4 +294,5 @@ INFO = MethodInfo(
     build=TNT,
     options=TNTOptions,
     is_reconstruction=True,
+    idle=frozenset({"store_target"}),
 )

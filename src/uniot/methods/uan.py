@@ -1,4 +1,8 @@
-"""UAN: a weighted domain adversary, where samples count by how surely they are of a common class."""
+"""Align the domains adversarially, with more weight on samples that are likely of a common class (UAN).
+
+References:
+    You et al., Universal Domain Adaptation, CVPR 2019.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +11,15 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
 
-from uniot.losses.adversarial import domain_loss, reversal_strength, reversed_gradient
-from uniot.losses.entropy import normalised_entropy
-from uniot.methods.head_method import HeadMethod
-from uniot.methods.method import Batch, Losses, MethodInfo, MethodOptions
-from uniot.networks.discriminator import DomainDiscriminator
-from uniot.settings import Settings
+from uniot.config import Settings
+from uniot.methods.base import Batch, Losses, MethodInfo, MethodOptions
+from uniot.methods.head import HeadMethod
+from uniot.nn.losses import domain_loss, normalised_entropy, reversal_strength, reversed_gradient
+from uniot.nn.networks import DomainDiscriminator
 
 
 class UANOptions(MethodOptions):
-    """Published values of UAN."""
+    """Hold the hyper-parameters of UAN, with the published values as defaults."""
 
     threshold: float = Field(-0.5, gt=-1, lt=1, description="w₀; a sample is unknown where its weight is below.")
     source_temperature: float = Field(
@@ -29,16 +32,16 @@ class UANOptions(MethodOptions):
 
 
 class UAN(HeadMethod):
-    """Universal Adaptation Network. Paper: You et al., CVPR 2019.
+    """Adapt by a Universal Adaptation Network. Paper: You et al., CVPR 2019.
 
-    Two discriminators look at the features. D is the adversary. D' only watches: no gradient goes from it to the
-    features, and its answer d' tells how much like the source a sample looks. With the normalised entropy
+    There are two discriminators on the features. D is adversarial. D' is not: no gradient flows from it to the
+    features, and its output d' measures the similarity of a sample to the source. With the normalised entropy
     Hn(p) = H(p) / log C, the weights of the samples are (paper: section 3.4)
 
         w_s(x) = Hn(p) - d'(x),    w_t(x) = d'(x) - Hn(p),
 
-    scaled to [0, 1] and then to mean one within the batch, as the authors' code does. Source logits are divided by
-    10 before, because a trained classifier is sure of all of them.
+    scaled to [0, 1] and then to mean one within the batch, as in the authors' code. Source logits are divided by 10
+    before, because a trained classifier is confident on all of them.
     """
 
     options: UANOptions
@@ -54,17 +57,17 @@ class UAN(HeadMethod):
         super().__init__(in_features, n_classes, settings, options, backbone)
         self.adversary = DomainDiscriminator(settings.feature_size, options.discriminator_size)
         self.watcher = DomainDiscriminator(settings.feature_size, options.discriminator_size)
-        # Weights are from -1 to 1, scores from 0 to 1.
-        self.border = (options.threshold + 1) / 2
+        # The published threshold is for weights in [-1, 1]; scores are in [0, 1].
+        self.threshold.fill_((options.threshold + 1) / 2)
 
     def step(self, batch: Batch) -> Losses:
-        """The losses of one step.
+        """Return the losses of one step.
 
         L = CE(y, p_s) + mean(w_s · -log D(f_s)) + mean(w_t · -log(1 - D(f_t)))
           + mean(-log D'(f_s)) + mean(-log(1 - D'(f_t)))
 
-        The features receive the gradient of D's terms with its sign turned. The strength of the reversal grows with
-        step / steps; the authors ramp it over 10 000 of their 20 000 steps. Paper: section 3.3.
+        The gradient of D's terms is reversed into the features. The strength of the reversal grows with step / steps;
+        the authors ramp it over 10 000 of their 20 000 steps. Paper: section 3.3.
         """
         source, target = self.batch_features(batch)
         source_logits, target_logits = self.classifier(source), self.classifier(target)
@@ -76,7 +79,7 @@ class UAN(HeadMethod):
         with torch.no_grad():
             source_weights = spread(-source_likeness(watched[0], source_logits / self.options.source_temperature))
             target_weights = spread(source_likeness(watched[1], target_logits))
-        # The shared loss takes the mean of both domains; the paper adds them.
+        # The shared loss averages the domains; the paper adds them.
         adversarial, watching = 2 * domain_loss(*judged, source_weights, target_weights), 2 * domain_loss(*watched)
         classified = source_logits.softmax(dim=1) if self.options.faithful else source_logits
         classification = F.cross_entropy(classified, batch.source_labels)
@@ -86,17 +89,26 @@ class UAN(HeadMethod):
         )
 
     def score(self, features: Tensor) -> Tensor:
-        """(w_t + 1) / 2, so that the published border w₀ lies at (w₀ + 1) / 2. Paper: section 3.4."""
+        """Return (w_t + 1) / 2 per sample, (n,); the published threshold w₀ becomes (w₀ + 1) / 2. Paper: section 3.4.
+
+        Args:
+            features: (n, d).
+        """
         return (source_likeness(self.watcher(features), self.classifier(features)) + 1) / 2
 
 
 def source_likeness(domain_logits: Tensor, class_logits: Tensor) -> Tensor:
-    """d' - Hn(p), (n,), from -1 to 1: large where a sample looks like the source and its class is clear."""
+    """Return d' - Hn(p) per sample, (n,), from -1 to 1: large if it resembles the source and has a certain class.
+
+    Args:
+        domain_logits: output of D', (n,).
+        class_logits: (n, c).
+    """
     return domain_logits.sigmoid() - normalised_entropy(class_logits)
 
 
 def spread(weights: Tensor) -> Tensor:
-    """Weights of a batch, (n,), scaled to [0, 1] and then to mean one; ones where they are all the same."""
+    """Return the weights of a batch, (n,), scaled to [0, 1] and then to mean one; ones if they are all equal."""
     least, most = weights.min(), weights.max()
     if bool(most <= least):
         return torch.ones_like(weights)

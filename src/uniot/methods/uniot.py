@@ -1,83 +1,126 @@
-"""UniOT: universal domain adaptation by two optimal transports (Chang et al., NeurIPS 2022).
+"""UniOT: common-class detection by unbalanced transport, private-class discovery by balanced transport.
 
-source batch ─► feature ─► class prototypes ─────────────► L_cls
-target batch ─► feature ─► unbalanced plan (+ queue, filling) ► common samples ► L_CCD
-                      └──► balanced plan (+ neighbours, queue) ► codes ► L_PCD
+References:
+    Chang et al., Unified Optimal Transport Framework for Universal Domain Adaptation, NeurIPS 2022, arXiv:2210.17067.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import fields
-from typing import Any
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import torch
 import torch.nn.functional as F
-from pydantic import Field
 from torch import Tensor, nn
 
+from uniot.config import Settings
 from uniot.errors import SettingsError
-from uniot.losses import common_class_loss, private_class_loss
+from uniot.methods.base import Batch, FinalFeatures, Losses, Method, MethodInfo, unchanged
 from uniot.methods.decision import Decision
-from uniot.methods.method import Batch, FeaturesAsTheyAre, Losses, MethodInfo, MethodOptions, unchanged
-from uniot.networks import FeatureQueue, ProjectionHead, Prototypes, nearest_neighbours
-from uniot.settings import CheckedSettings, Settings
-from uniot.stored_tensors import StoredTensors
-from uniot.transport import Shards, UnbalancedPotential, balanced_plan, filled_potential
+from uniot.methods.fitted import FittedState, potential_tensors, read_potential
+from uniot.methods.uniot_options import UniOTOptions
+from uniot.nn.memory import FeatureQueue, nearest_neighbours
+from uniot.nn.networks import ProjectionHead, Prototypes
+from uniot.transport.filling import filled_potential
+from uniot.transport.plan import UnbalancedPotential, balanced_plan
+from uniot.transport.rows import Shards
 
-# The final rule decides thousands of samples at once, some of them close to the border.
+
+def common_class_loss(logits: Tensor, classes: Tensor, detected: Tensor) -> Tensor:
+    """Return the cross-entropy of the detected rows; zero if none is detected.
+
+    Args:
+        logits: (n, c), similarities divided by the temperature.
+        classes: (n,), class that each row was transported to.
+        detected: (n,), bool.
+
+    Paper: Eq. (8).
+    """
+    # A batch may hold no common class at all; a mean over nothing would be NaN.
+    return F.cross_entropy(logits[detected], classes[detected]) if bool(detected.any()) else logits.sum() * 0
+
+
+def code_loss(logits: Tensor, codes: Tensor) -> Tensor:
+    """Predict each sample's own cluster code. Paper: Eq. (11), (12)."""
+    return F.cross_entropy(logits, codes)
+
+
+def swapped_code_loss(logits: Tensor, neighbour_logits: Tensor, codes: Tensor, neighbour_codes: Tensor) -> Tensor:
+    """Predict each sample's neighbour's cluster code, and the neighbour the sample's. Paper: Eq. (13)."""
+    return (F.cross_entropy(logits, neighbour_codes) + F.cross_entropy(neighbour_logits, codes)) / 2
+
+
+def private_class_loss(logits: Tensor, neighbour_logits: Tensor, codes: Tensor, neighbour_codes: Tensor) -> Tensor:
+    """Return the mean of the global and the local loss; codes carry no gradient.
+
+    Args:
+        logits: (n, k), cosines of the anchors to the cluster prototypes divided by the temperature.
+        neighbour_logits: (n, k), the same of their neighbours.
+        codes: (n, k), rows that sum to one.
+        neighbour_codes: (n, k).
+
+    Paper: Eq. (14).
+    """
+    codes, neighbour_codes = codes.detach(), neighbour_codes.detach()
+    local = swapped_code_loss(logits, neighbour_logits, codes, neighbour_codes)
+    return (code_loss(logits, codes) + local) / 2
+
+
+# The final rule decides thousands of samples at once, some of them close to the threshold.
 _RULE_TOLERANCE = 1e-9
 
 
-class _SolvedNumbers(CheckedSettings):
-    """The numbers of a solved transport, as a run folder keeps them."""
+class UniOTMethod(Method):
+    """The networks and the state of UniOT, and the losses of one step.
 
-    total_mass: float = Field(gt=0, allow_inf_nan=False, description="Of the plan before it is divided by it.")
-    n_rows: int = Field(ge=1, lt=2**53, description="Rows of the problem.")
-    epsilon: float = Field(gt=0, allow_inf_nan=False, description="Weight of the entropy.")
-    marginal_penalty: float = Field(gt=0, allow_inf_nan=False, description="Penalty on the marginals.")
-    tolerance: float = Field(ge=0, le=1, description="Accuracy of the solution.")
-    converged: bool = Field(description="Whether the solver reached the tolerance.")
-    passes: int = Field(ge=0, lt=2**53, description="Passes over the rows.")
-
-
-class UniOTMethod(FeaturesAsTheyAre, nn.Module):
-    """The networks and the state of UniOT, and the losses of one step."""
+    Attributes:
+        class_mass: β, moving average of the mass that each source class receives, (n_classes,).
+        potential: class potential of the last step, from which the next one starts, (n_classes,).
+        solved: transport of the whole target, which decides.
+    """
 
     class_mass: Tensor
     potential: Tensor
-    solved: UnbalancedPotential | None = None
-    """The transport of the whole target, which decides; None before the end of the training."""
+    has_transport = True
 
-    def __init__(self, in_features: int, n_classes: int, settings: Settings, backbone: nn.Module | None = None) -> None:
-        """Builds the method with random weights.
+    def __init__(
+        self,
+        in_features: int,
+        n_classes: int,
+        settings: Settings,
+        options: UniOTOptions,
+        backbone: nn.Module | None = None,
+    ) -> None:
+        """Build the method with random weights.
 
         Args:
             in_features: width of an embedding, or of the backbone's output.
-            n_classes: source classes.
+            n_classes: number of source classes.
             settings: resolved settings.
-            backbone: from inputs to embeddings; nothing for embeddings.
+            options: resolved hyper-parameters of UniOT.
+            backbone: maps inputs to embeddings; None if the inputs are embeddings.
         """
         super().__init__()
-        if settings.n_clusters is None or settings.queue_size is None:
-            raise SettingsError("n_clusters and queue_size are not decided. Give settings.resolved(n_target).")
-        self.settings = settings
+        if options.n_clusters is None or settings.queue_size is None:
+            raise SettingsError("n_clusters and queue_size are not set. Give resolved_settings(settings, n_target).")
+        self.settings, self.options = settings, options
         self.backbone = backbone or nn.Identity()
-        self.projection = ProjectionHead(in_features, settings.hidden_size, settings.feature_size)
+        self.projection = ProjectionHead(in_features, options.hidden_size, settings.feature_size)
         self.classes = Prototypes(n_classes, settings.feature_size)
-        self.clusters = Prototypes(settings.n_clusters, settings.feature_size)
+        self.clusters = Prototypes(options.n_clusters, settings.feature_size)
         self.queue = FeatureQueue(settings.queue_size, settings.feature_size)
         self.register_buffer("class_mass", torch.full((n_classes,), 1 / n_classes, dtype=torch.float64))
         self.register_buffer("potential", torch.zeros(n_classes, dtype=torch.float64))
+        self.solved = FittedState(potential_tensors, partial(read_potential, n_classes=n_classes))
 
     def features(self, inputs: Tensor) -> Tensor:
-        """Inputs to unit features, (n, feature_size)."""
+        """Return unit features, (n_samples, feature_size)."""
         features: Tensor = self.projection(self.backbone(inputs))
         return features
 
     @torch.no_grad()
     def prepare(self, target: Tensor, target_ids: Tensor, gather: Callable[[Tensor], Tensor] = unchanged) -> None:
-        """Fills the queue before the first step, as the authors' code does."""
+        """Fill the queue before the first step, as the authors' code does."""
         self.queue.push(gather(self.features(target)), target_ids)
 
     def is_prepared(self) -> bool:
@@ -85,17 +128,17 @@ class UniOTMethod(FeaturesAsTheyAre, nn.Module):
         return bool((self.queue.ids >= 0).all())
 
     def step(self, batch: Batch) -> Losses:
-        """Source classification, common-class detection and private-class discovery. Paper: Eq. (15)."""
+        """Return the losses of source, common-class detection and private-class discovery. Paper: Eq. (15)."""
         embeddings = torch.cat([self.backbone(batch.source), self.backbone(batch.target)])
         own = self.projection(embeddings).float().split([len(batch.source), len(batch.target)])
         source, target = (batch.gather(features) for features in own)
-        tau = self.settings.temperature
+        tau = self.options.temperature
         classification = F.cross_entropy(self.classes(source) / tau, batch.source_labels)
         private = self.private_class_loss(target, batch, embeddings[len(batch.source) :])
         common, detected = self.common_class_loss(target, batch)
         self.queue.push(target.detach(), batch.target_ids)
         return Losses(
-            total=classification + self.settings.adaptation_weight * (common + private),
+            total=classification + self.options.adaptation_weight * (common + private),
             parts={"source": classification, "common": common, "private": private},
             detected=detected,
             notes={"detected": float("nan") if detected is None else float((detected >= 0).float().mean())},
@@ -103,9 +146,9 @@ class UniOTMethod(FeaturesAsTheyAre, nn.Module):
         )
 
     def common_class_loss(self, target: Tensor, batch: Batch) -> tuple[Tensor, Tensor | None]:
-        """Cross-entropy of the rows detected as common, and what they were detected as. Paper: Eq. (4)–(9)."""
-        # The reference waits until the class prototypes mean something.
-        if batch.step <= self.settings.detection_start:
+        """Return the cross-entropy of rows detected as common, and their classes, -1 for none. Paper: Eq. (4)–(9)."""
+        # The authors' code waits until the class prototypes are informative.
+        if batch.step <= self.options.detection_start:
             return target.new_zeros(()), None
         cosines = self.classes(target)
         rows = torch.cat([cosines.detach(), self.classes(self.queue.features).detach()])
@@ -116,84 +159,93 @@ class UniOTMethod(FeaturesAsTheyAre, nn.Module):
         potential = self.transport(rows, torch.cat([in_batch, from_queue]), batch.generator)
         assignment = potential.assign(cosines.detach())
         is_common = assignment.known & potential.common_classes().to(target.device)[assignment.nearest]
-        momentum = self.settings.class_mass_momentum
+        momentum = self.options.class_mass_momentum
         self.class_mass.mul_(momentum).add_(potential.class_confidence.to(target.device), alpha=1 - momentum)
         self.potential.copy_(potential.class_potential)
-        loss = common_class_loss(cosines / self.settings.temperature, assignment.nearest, is_common)
+        loss = common_class_loss(cosines / self.options.temperature, assignment.nearest, is_common)
         return loss, torch.where(is_common, assignment.nearest, -1)
 
     def private_class_loss(self, target: Tensor, batch: Batch, embeddings: Tensor) -> Tensor:
-        """Anchors and their neighbours learn balanced cluster codes. Paper: Eq. (10)–(14).
+        """Return the loss of anchors and neighbours against balanced cluster codes. Paper: Eq. (10)–(14).
 
-        Args:
-            target: features of the whole target batch, (b', d).
-            batch: of the step.
-            embeddings: what the features of this process were made from; only variants look at it.
+        `target` has the features of the whole batch, (b', feature_size); only variants use `embeddings`.
         """
         logits, neighbour_logits, codes, neighbour_codes = self.coded_pairs(target, batch)
         return private_class_loss(logits, neighbour_logits, codes, neighbour_codes)
 
     def coded_pairs(self, target: Tensor, batch: Batch) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Logits of anchors and of their neighbours, (b', K) each, and the balanced codes of both."""
+        """Return the logits of anchors and of their neighbours, (b', K) each, and the balanced codes of both."""
         neighbours = nearest_neighbours(target, batch.target_ids, self.queue)
         picked = torch.randint(len(self.queue), (len(self.clusters.weight),), generator=batch.generator)
         cosines = self.clusters(torch.cat([target, neighbours]))
         with torch.no_grad():
             rows = torch.cat([cosines, self.clusters(self.queue.features[picked.to(target.device)])])
-            plan = balanced_plan(rows, self.settings.balanced_epsilon, self.settings.balanced_iterations)
+            plan = balanced_plan(rows, self.options.balanced_epsilon, self.options.balanced_iterations)
             codes, neighbour_codes = (plan * len(rows))[: len(cosines)].chunk(2)
-        logits, neighbour_logits = (cosines / self.settings.temperature).chunk(2)
+        logits, neighbour_logits = (cosines / self.options.temperature).chunk(2)
         return logits, neighbour_logits, codes, neighbour_codes
 
     @torch.no_grad()
     def after_step(self) -> None:
-        """Brings the prototypes back to the sphere."""
+        """Normalise the prototypes to unit length."""
         self.classes.renormalise()
         self.clusters.renormalise()
 
-    def conclude(self, features: Tensor, generator: torch.Generator, shards: Shards | None = None) -> None:
-        """Solves the test problem of the whole target.
+    def finalize(self, final: FinalFeatures) -> None:
+        """Solve the transport of the whole target.
 
         Paper: the testing phase; the class is the row's largest entry, and there is no column test.
         """
-        self.solved = self.transport(self._cosines(features), None, generator, _RULE_TOLERANCE, shards)
+        cosines = self._cosines(final.target)
+        self.solved.value = self.transport(cosines, None, final.generator, _RULE_TOLERANCE, final.shards)
+
+    def is_finalized(self) -> bool:
+        """Whether the transport of the whole target is solved."""
+        return self.solved.value is not None
 
     def decide(self, features: Tensor) -> Decision:
-        """Shares are the masses that the plan gives to each class, in units of a row's mean mass."""
-        if self.solved is None:
-            raise SettingsError("this method has not been trained to its end. Train it first.")
-        cosines = self._cosines(features)
-        return Decision(self.solved.log_mass(cosines).exp() * self.solved.n_rows, self.solved.assign(cosines).known)
+        """Decide by the mass that the plan gives to each class, in units of a row's mean mass."""
+        solved, cosines = self.solved.get(), self._cosines(features)
+        odds = solved.log_mass(cosines).exp() * solved.n_rows
+        return Decision(odds, odds.max(dim=1).values >= 1 - solved.tolerance)
 
-    def rule_state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """The solved transport."""
-        assert self.solved is not None
-        values = {part.name: getattr(self.solved, part.name) for part in fields(self.solved)}
-        tensors = {name: value for name, value in values.items() if isinstance(value, Tensor)}
-        return tensors, {name: value for name, value in values.items() if name not in tensors}
+    def warm_start(self, before: Method, old_classes: Sequence[int], class_features: Callable[[int], Tensor]) -> None:
+        """Take over networks, clusters, and prototype and mass of the classes that the earlier run had.
 
-    def load_rule_state(self, tensors: Mapping[str, Tensor], about: Mapping[str, Any]) -> None:
-        """Takes back the solved transport."""
-        stored, n_classes = StoredTensors("the rule of the run", tensors), len(self.class_mass)
-        self.solved = UnbalancedPotential(
-            class_potential=stored.take("class_potential", (n_classes,), torch.float64),
-            class_confidence=stored.take("class_confidence", (n_classes,), torch.float64),
-            **_SolvedNumbers.checked(**about).model_dump(),
-        )
+        A new class starts at the mean direction of its samples, with an even mass. The queue starts empty.
+        """
+        trained = before.trained_part()
+        if not isinstance(trained, UniOTMethod):
+            raise SettingsError(
+                "only UniOT and UniNCM continue from weights that UniOT trained, and this run is of "
+                f"{before.settings.method}. Start from random weights: with --names on the command line, without "
+                "`start` in Python."
+            )
+        weights, own = dict(trained.state_dict()), self.state_dict()
+        old_prototypes, old_mass = weights.pop("classes.weight"), weights.pop("class_mass")
+        same = (name for name in own.keys() & weights.keys() if weights[name].shape == own[name].shape)
+        kept = {name: weights[name] for name in same if not name.startswith(("queue.", "potential"))}
+        self.load_state_dict(kept, strict=False)
+        prototypes, mass = own["classes.weight"].clone(), torch.full_like(self.class_mass, 1 / len(old_classes))
+        for index, old in enumerate(old_classes):
+            if old >= 0:
+                prototypes[index], mass[index] = old_prototypes[old], old_mass[old]
+            else:
+                prototypes[index] = F.normalize(class_features(index).mean(dim=0), dim=0)
+        with torch.no_grad():
+            self.classes.weight.copy_(prototypes)
+            self.class_mass.copy_(mass / mass.sum())
 
-    @torch.no_grad()
     def forget_samples(self) -> None:
-        """Empties the queue."""
-        self.queue.features.zero_()
-        self.queue.ids.fill_(-1)
-        self.queue.cursor.zero_()
+        """Empty the queue."""
+        self.queue.clear()
 
     def class_prototypes(self) -> Tensor:
-        """Unit rows, (c, d)."""
+        """Return unit rows, (n_classes, feature_size)."""
         return self.classes.weight.detach()
 
     def cluster_prototypes(self) -> Tensor:
-        """Unit rows, (K, d)."""
+        """Return unit rows, (K, feature_size)."""
         return self.clusters.weight.detach()
 
     @torch.no_grad()
@@ -209,15 +261,25 @@ class UniOTMethod(FeaturesAsTheyAre, nn.Module):
         tolerance: float = 1e-6,
         shards: Shards | None = None,
     ) -> UnbalancedPotential:
-        """The filled unbalanced problem of these rows, with the class mass learnt so far. Paper: Eq. (4)."""
+        """Solve the filled unbalanced problem of these rows with the class mass learnt so far.
+
+        Args:
+            cosines: of samples to the class prototypes, (n, n_classes).
+            counts: weight of each row, (n,); one each if None.
+            generator: for adaptive filling.
+            tolerance: accuracy of the solution.
+            shards: adds over processes that hold a part of the rows each.
+
+        Paper: Eq. (4).
+        """
         return filled_potential(
             cosines,
             self.classes.weight.detach().to(cosines.dtype),
             self.class_mass,
             counts=counts,
-            epsilon=self.settings.epsilon,
-            marginal_penalty=self.settings.marginal_penalty,
-            similarity_threshold=self.settings.similarity_threshold,
+            epsilon=self.options.epsilon,
+            marginal_penalty=self.options.marginal_penalty,
+            similarity_threshold=self.options.similarity_threshold,
             tolerance=tolerance,
             start=self.potential,
             generator=generator,
@@ -225,16 +287,12 @@ class UniOTMethod(FeaturesAsTheyAre, nn.Module):
         )
 
 
-def _build(
-    in_features: int, n_classes: int, settings: Settings, _options: MethodOptions, backbone: nn.Module | None
-) -> UniOTMethod:
-    return UniOTMethod(in_features, n_classes, settings, backbone)
-
-
 INFO = MethodInfo(
     name="uniot",
     title="UniOT",
     source="Chang et al., Unified Optimal Transport Framework for Universal Domain Adaptation, NeurIPS 2022",
-    rule="unknown where the transport gives no class more than a row's mean mass",
-    build=_build,
+    rule="unknown if the transport gives no class more than a row's mean mass",
+    build=UniOTMethod,
+    options=UniOTOptions,
+    idle=frozenset({"store_target"}),
 )

@@ -1,5 +1,69 @@
-"""A finished run for people to look at: a page, and figures for papers."""
+"""Report a finished run as an HTML page, with figures for papers."""
 
-from uniot.report.writing import Written, write_report
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from uniot.io.files import write_text
+from uniot.report.figures import write_figures
+from uniot.report.page import render
+from uniot.report.run import FinishedRun
+from uniot.report.summary import sentence
+from uniot.report.values import ReportValues
+from uniot.runs.run import Run, preference_line
+
+if TYPE_CHECKING:
+    from uniot.training.model import AdaptedModel
 
 __all__ = ["Written", "write_report"]
+
+
+@dataclass(frozen=True)
+class Written:
+    """Lists the files that were written, and summarises the run in a sentence.
+
+    Attributes:
+        page: the HTML file.
+        figures: PDF and SVG files, in the order of the page; empty if they were not requested.
+        sentence: summary of the run.
+        model: the model of the run.
+    """
+
+    page: Path
+    figures: list[Path]
+    sentence: str
+    model: AdaptedModel
+
+
+def write_report(
+    run: Run,
+    out: Path | None = None,
+    figures: Path | None = None,
+) -> Written:
+    """Write the report of a finished run as one self-contained HTML file.
+
+    Args:
+        run: the run, opened with or without a preference.
+        out: the file; report.html in the run folder if None.
+        figures: folder for the figures as PDF and SVG; none are written if None.
+
+    Returns:
+        The page, the figures and the summary sentence.
+
+    Raises:
+        RunFolderError: there is no finished run with a target, or a file cannot be written.
+        DataError: a package of `uniot[report]` is missing.
+    """
+    finished = FinishedRun.of(run)
+    values = ReportValues.of(finished)
+    text = render(values)
+    if out is None:
+        with Run.writer(run.folder, wait=True) as writer:
+            out = writer.write_report(text)
+    else:
+        write_text(out, text)
+    written = [] if figures is None else write_figures(values, figures)
+    said = [sentence(finished, values.summary), preference_line(finished.model)]
+    return Written(out, written, " ".join(filter(None, said)), finished.model)

@@ -1,4 +1,4 @@
-"""The interactive figures of the page, without colours of a theme: the page's own script brings those in."""
+"""Draw the Plotly charts of the report page, from the values that the figures for papers show too."""
 
 from __future__ import annotations
 
@@ -7,24 +7,29 @@ from typing import Any
 
 import numpy as np
 
-from uniot.report.colours import distinct_colours
-from uniot.report.curves import ClassMass, ConfidenceCounts, Curve
-from uniot.report.map import SampleMap
-from uniot.report.matrices import Matrices
-from uniot.report.packages import needed
+from uniot.errors import import_optional
+from uniot.report.map import ABSENT_COLOUR, SampleMap, distinct_colours
+from uniot.report.values import (
+    KIND_TITLES,
+    MOST_BANDS,
+    MOST_PLACES,
+    ClassMass,
+    ConfidenceCounts,
+    Curve,
+    Matrices,
+    matrix_limit,
+    shortened,
+)
 
-ABSENT_COLOUR = "#9aa3ad"
 MATRIX_HEIGHT = 750
 _MOST_ABOVE, _BELOW_MATRIX, _HEAD = 170, 10, 34
-_MOST_PLACES, _MOST_BANDS, _FEW_POINTS = 40, 100, 3000
-_LONGEST_NAME = 24
+_FEW_POINTS = 3000
 
 
 @dataclass(frozen=True)
 class _Kind:
-    """How a kind of points is drawn."""
+    """Describes the marker of a kind of points."""
 
-    title: str
     symbol: str
     size: int
     opacity: float
@@ -32,26 +37,15 @@ class _Kind:
 
 
 _KINDS = {
-    "source-absent": _Kind("source, class not found", "x-thin-open", 5, 0.5, "M-4 -4 4 4M-4 4 4 -4"),
-    "source": _Kind("source", "circle-open", 5, 0.4, "M-4 0a4 4 0 1 0 8 0a4 4 0 1 0 -8 0"),
-    "known": _Kind("target, known", "circle", 9, 0.95, "M-5 0a5 5 0 1 0 10 0a5 5 0 1 0 -10 0"),
-    "unknown": _Kind("target, unknown", "triangle-up", 10, 0.95, "M-5 4.5h10L0 -5z"),
+    "source-absent": _Kind("x-thin-open", 5, 0.5, "M-4 -4 4 4M-4 4 4 -4"),
+    "source": _Kind("circle-open", 5, 0.4, "M-4 0a4 4 0 1 0 8 0a4 4 0 1 0 -8 0"),
+    "known": _Kind("circle", 9, 0.95, "M-5 0a5 5 0 1 0 10 0a5 5 0 1 0 -10 0"),
+    "unknown": _Kind("triangle-up", 10, 0.95, "M-5 4.5h10L0 -5z"),
 }
 
 
-@dataclass(frozen=True)
-class Scale:
-    """What the values of a heat map are, and the smallest that has a colour of its own."""
-
-    unit: str
-    lowest: float
-
-
-SIMILARITY, MASS = Scale("cosine", 0.0), Scale("mass / mean mass of a row", 0.0)
-
-
 def map_chart(drawn: SampleMap) -> Any:
-    """Points by kind; the custom data of each is its number on the map."""
+    """Return the map; the custom data of each point is its number."""
     palette = np.array([*distinct_colours(len(drawn.categories)), ABSENT_COLOUR])
     scale = 1.0 if len(drawn.rows) <= _FEW_POINTS else 0.75
     chart = _empty_chart()
@@ -84,22 +78,22 @@ def map_chart(drawn: SampleMap) -> Any:
 
 
 def map_names(drawn: SampleMap, class_names: list[str]) -> list[tuple[float, float, str, int]]:
-    """Return the names on the map: where what they name lies, the name, and whether it is an absent class."""
-    places = drawn.places(class_names, _MOST_PLACES)
+    """Return the names on the map, each with x, y, the name, and 1 if it is an absent class or 0 if not."""
+    places = drawn.places(class_names, MOST_PLACES)
     return [(round(place.x, 4), round(place.y, 4), shortened(place.name), int(place.absent)) for place in places]
 
 
 def map_kinds(drawn: SampleMap) -> list[dict[str, Any]]:
-    """The legend of the map: what each kind of sign is, how often it is there, and its shape for an SVG."""
+    """Return the legend of the map: key, title, SVG path and number of points of each kind."""
     legend: list[dict[str, Any]] = [
-        {"key": key, "title": _KINDS[key].title, "path": _KINDS[key].path, "count": len(points)}
+        {"key": key, "title": KIND_TITLES[key], "path": _KINDS[key].path, "count": len(points)}
         for key, points in drawn.kinds().items()
     ]
     return [*legend, {"key": "names", "title": "names", "path": "M-5 5 0 -5 5 5M-3 1h6", "count": None}]
 
 
-def matrix_chart(matrices: Matrices, values: np.ndarray, scale: Scale, class_names: list[str], heads: list[str]) -> Any:
-    """A heat map; `heads` are pictures of the classes, as data URIs, or none at all."""
+def matrix_chart(matrices: Matrices, values: np.ndarray, unit: str, class_names: list[str], heads: list[str]) -> Any:
+    """Return a heat map; `heads` are pictures of the classes as data URIs, or empty."""
     names = [plain(class_names[index]) for index in matrices.classes.tolist()]
     # Slanted names need about six pixels of height per letter.
     above = min(_MOST_ABOVE, 24 + (_HEAD if heads else 0) + 6 * max(map(len, names)))
@@ -107,12 +101,12 @@ def matrix_chart(matrices: Matrices, values: np.ndarray, scale: Scale, class_nam
     chart = _empty_chart()
     chart.add_heatmap(
         z=np.round(values, 3).astype(np.float32),
-        zmin=scale.lowest,
-        zmax=max(float(np.quantile(values, 0.998)), scale.lowest + 1e-3),
-        colorbar={"title": {"text": scale.unit, "side": "right"}, "thickness": 10, "outlinewidth": 0, "x": 1.01},
+        zmin=0,
+        zmax=matrix_limit(values),
+        colorbar={"title": {"text": unit, "side": "right"}, "thickness": 10, "outlinewidth": 0, "x": 1.01},
         hoverinfo="none",
     )
-    # A name needs this many rows to stand beside, or it would cover its neighbours.
+    # The name of a band with fewer rows would overlap its neighbours.
     least = 13 * len(matrices.rows) / height
     named = [band for band in matrices.bands if band.stop - band.start >= least]
     chart.update_layout(
@@ -136,7 +130,7 @@ def matrix_chart(matrices: Matrices, values: np.ndarray, scale: Scale, class_nam
         },
         shapes=[
             {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": edge, "y1": edge, "line": {"width": 1}}
-            for edge in (band.start - 0.5 for band in matrices.bands[1:] if len(matrices.bands) <= _MOST_BANDS)
+            for edge in (band.start - 0.5 for band in matrices.bands[1:] if len(matrices.bands) <= MOST_BANDS)
         ],
         images=[
             {
@@ -159,7 +153,7 @@ def matrix_chart(matrices: Matrices, values: np.ndarray, scale: Scale, class_nam
 
 
 def curves_chart(curves: list[Curve], axis: str) -> Any:
-    """A line each."""
+    """Return a chart with a line per curve."""
     chart = _empty_chart()
     for curve in curves:
         chart.add_scatter(x=_rounded(curve.steps, 1), y=_rounded(curve.values, 5), mode="lines", name=curve.name)
@@ -168,7 +162,7 @@ def curves_chart(curves: list[Curve], axis: str) -> Any:
 
 
 def class_mass_chart(mass: ClassMass) -> Any:
-    """A line for each class; those found in the target stand out."""
+    """Return a chart with a line per class; classes found in the target stand out."""
     chart = _empty_chart()
     # Lines of classes that were not found come first, so that they lie below.
     for found in (False, True):
@@ -192,7 +186,7 @@ def class_mass_chart(mass: ClassMass) -> Any:
 
 
 def confidence_chart(counts: ConfidenceCounts) -> Any:
-    """Bars, with the rule drawn at one half."""
+    """Return a stacked histogram with the threshold at one half."""
     middles = (counts.edges[:-1] + counts.edges[1:]) / 2
     chart = _empty_chart()
     for name, values in (("unknown", counts.unknown), ("known", counts.known)):
@@ -210,18 +204,15 @@ def confidence_chart(counts: ConfidenceCounts) -> Any:
 
 
 def plain(name: str) -> str:
-    """A name as plotly shows it: shortened, and free of the tags that plotly would obey."""
+    """Return a short name without the tags that plotly would interpret."""
     return shortened(name).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
-def shortened(name: str) -> str:
-    """Return a name that leaves room for others."""
-    return name if len(name) <= _LONGEST_NAME else name[: _LONGEST_NAME - 1] + "…"
-
-
 def _empty_chart() -> Any:
-    # The page's own script brings the colours in; plotly's would only weigh.
-    return needed("plotly.graph_objects").Figure(layout={"template": {}})
+    # The page's script sets the colours; plotly's template would only add bytes.
+    return import_optional("plotly.graph_objects", "report", "drawing the charts of the report").Figure(
+        layout={"template": {}}
+    )
 
 
 def _steps_layout(axis: str) -> dict[str, Any]:
@@ -234,5 +225,5 @@ def _steps_layout(axis: str) -> dict[str, Any]:
 
 
 def _rounded(values: np.ndarray, digits: int = 4) -> list[float | None]:
-    """Short numbers; what is no number is a gap."""
+    """Return rounded numbers; NaN becomes a gap."""
     return [None if np.isnan(value) else value for value in np.round(values.astype(np.float64), digits).tolist()]

@@ -1,97 +1,159 @@
-"""The figures of the report for papers: each as PDF and SVG, with text that stays text."""
+"""Draw figures for papers, as PDF and SVG with text that stays text: their style, and those of the report."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from uniot.report import curves
-from uniot.report.colours import distinct_colours
-from uniot.report.drawing import WIDTH, drawing, new_figure, save_figure
-from uniot.report.finished_run import FinishedRun
-from uniot.report.galleries import Gallery, make_galleries
-from uniot.report.map import SampleMap
-from uniot.report.matrices import Matrices, make_matrices
-from uniot.report.packages import needed
-from uniot.report.thumbnails import Picture, read_thumbnails, square
+from uniot.errors import RunFolderError, import_optional
+from uniot.io.files import replacing
+from uniot.report.galleries import Gallery, Picture, read_thumbnails, square
+from uniot.report.map import ABSENT_COLOUR, distinct_colours
+from uniot.report.values import (
+    COSINE,
+    KIND_TITLES,
+    MASS,
+    MOST_BANDS,
+    MOST_HEADS,
+    MOST_PLACES,
+    ClassMass,
+    ConfidenceCounts,
+    Curve,
+    ReportValues,
+    matrix_limit,
+    shortened,
+)
 
-_KNOWN, _UNKNOWN, _ABSENT = "#0b736e", "#7c8792", "#9aa3ad"
+if TYPE_CHECKING:
+    from uniot.report.run import FinishedRun
+
+_KNOWN, _UNKNOWN = "#0b736e", "#7c8792"
 _LINES = (_KNOWN, _UNKNOWN, "#c98a1b", "#a05bb5")
-_SIDE, _COLUMNS, _MOST_HEADS = 96, 8, 40
-_MOST_PLACES, _MOST_BANDS, _LONGEST_NAME = 40, 100, 28
+_SIDE, _COLUMNS = 96, 8
 _MOST_BYTES = 1 << 28
-
 Draw = Callable[[Any], None]
 
+WIDTH = 6.75
+"""Width of a figure in inches: the text width of two columns."""
+_STYLE = {
+    "pdf.fonttype": 42,  # embed whole fonts: printers and editors need them
+    "svg.fonttype": "none",
+    "svg.hashsalt": "uniot",  # the same figure has the same bytes
+    "text.parse_math": False,  # a dollar sign in the name of a class is a dollar sign
+    "font.size": 8,
+    "axes.titlesize": 8,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "legend.frameon": False,
+}
 
-def write_figures(run: FinishedRun, drawn: SampleMap, folder: Path) -> list[Path]:
-    """Writes every figure as `<name>.pdf` and `<name>.svg`; the names are the same for every run.
+
+@contextmanager
+def drawing() -> Iterator[None]:
+    """Yield once, with the style of figures for papers applied within the context."""
+    matplotlib = _matplotlib()
+    with matplotlib.rc_context({**matplotlib.rcParamsDefault, **_STYLE}), warnings.catch_warnings():
+        # A letter that the font lacks is drawn as a box; warnings may be errors.
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
+        yield
+
+
+def _matplotlib(module: str = "") -> Any:
+    return import_optional(f"matplotlib{module}", "report", "drawing figures")
+
+
+def new_figure(height: float) -> Any:
+    """Return an empty matplotlib figure of a height in inches."""
+    return _matplotlib(".figure").Figure(figsize=(WIDTH, height), layout="constrained")
+
+
+def save_figure(figure: Any, folder: Path, name: str) -> list[Path]:
+    """Write `name`.pdf and `name`.svg; the folder is created if it does not exist.
+
+    Returns:
+        Both files.
+
+    Raises:
+        RunFolderError: the folder is a file.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise RunFolderError(f"{folder} is a file. Give a folder for the figures.")
+    written = []
+    for ending, metadata in (("pdf", {"CreationDate": None}), ("svg", {"Date": None})):
+        path = folder / f"{name}.{ending}"
+        with replacing(path) as partial:
+            figure.savefig(partial, format=ending, metadata=metadata, dpi=200)
+        written.append(path)
+    return written
+
+
+def write_figures(values: ReportValues, folder: Path) -> list[Path]:
+    """Write every figure as `<name>.pdf` and `<name>.svg`; the names are the same for every run.
 
     Args:
-        run: what to draw.
-        drawn: its map.
-        folder: made if it does not exist.
+        values: what to draw.
+        folder: created if it does not exist.
 
     Returns:
         The files, in the order of the report.
     """
     written = []
     with drawing():
-        for name, height, draw in _figures(run, drawn):
+        for name, height, draw in _figures(values):
             figure = new_figure(height)
             draw(figure)
             written += save_figure(figure, folder, name)
     return written
 
 
-def _figures(run: FinishedRun, drawn: SampleMap) -> Iterator[tuple[str, float, Draw]]:
-    """Name, height in inches, and what draws it."""
-    yield "map", 4.6, partial(_draw_map, run, drawn)
-    for gallery in [*make_galleries(run, known=True).shown, *make_galleries(run, known=False).shown]:
+def _figures(values: ReportValues) -> Iterator[tuple[str, float, Draw]]:
+    """Yield the name, the height in inches and the drawing function of each figure."""
+    yield "map", 4.6, partial(_draw_map, values)
+    for gallery in [*values.classes.shown, *values.groups.shown]:
         rows = -(-len(gallery.typical) // _COLUMNS) + -(-len(gallery.doubtful) // _COLUMNS)
-        yield f"gallery-{gallery.category.key}", 0.6 + rows * WIDTH / _COLUMNS, partial(_draw_gallery, run, gallery)
-    yield "confidence", 2.4, partial(_draw_confidence, curves.confidence_counts(run))
-    matrices = make_matrices(run)
-    yield "similarity", 5.5, partial(_draw_matrix, run, matrices, matrices.similarity, "cosine")
+        height = 0.6 + rows * WIDTH / _COLUMNS
+        yield f"gallery-{gallery.category.key}", height, partial(_draw_gallery, values.run, gallery)
+    yield "confidence", 2.4, partial(_draw_confidence, values.confidence)
+    matrices = values.matrices
+    yield "similarity", 5.5, partial(_draw_matrix, values, matrices.similarity, COSINE)
     if matrices.mass is not None:
-        yield "transport", 5.5, partial(_draw_matrix, run, matrices, matrices.mass, "mass / mean mass of a row")
-    losses = curves.losses(run)
-    if losses:
-        yield "losses", 2.4, partial(_draw_curves, losses, "loss")
-    mass = curves.class_mass(run)
-    if mass is not None:
-        yield "class-mass", 2.4, partial(_draw_class_mass, mass)
-    detection = curves.detection(run)
-    if detection:
-        yield "detection", 2.4, partial(_draw_curves, detection, "share")
+        yield "transport", 5.5, partial(_draw_matrix, values, matrices.mass, MASS)
+    if values.losses:
+        yield "losses", 2.4, partial(_draw_curves, values.losses, "loss")
+    if values.mass is not None:
+        yield "class-mass", 2.4, partial(_draw_class_mass, values.mass)
+    if values.detection:
+        yield "detection", 2.4, partial(_draw_curves, values.detection, "fraction")
 
 
-def _draw_map(run: FinishedRun, drawn: SampleMap, figure: Any) -> None:
+def _draw_map(values: ReportValues, figure: Any) -> None:
+    drawn = values.map
     axes = figure.add_subplot()
-    palette = np.array([*distinct_colours(len(drawn.categories)), _ABSENT])
-    signs: dict[str, tuple[str, dict[str, Any]]] = {
-        "source-absent": ("source, class not found", {"marker": "x", "s": 6, "linewidths": 0.5, "alpha": 0.6}),
-        "source": ("source", {"marker": "o", "s": 7, "linewidths": 0.5, "alpha": 0.6}),
-        "known": ("target, known", {"marker": "o", "s": 12, "linewidths": 0.3, "edgecolors": "white"}),
-        "unknown": ("target, unknown", {"marker": "^", "s": 14, "linewidths": 0.3, "edgecolors": "white"}),
+    palette = np.array([*distinct_colours(len(drawn.categories)), ABSENT_COLOUR])
+    markers: dict[str, dict[str, Any]] = {
+        "source-absent": {"marker": "x", "s": 6, "linewidths": 0.5, "alpha": 0.6},
+        "source": {"marker": "o", "s": 7, "linewidths": 0.5, "alpha": 0.6},
+        "known": {"marker": "o", "s": 12, "linewidths": 0.3, "edgecolors": "white"},
+        "unknown": {"marker": "^", "s": 14, "linewidths": 0.3, "edgecolors": "white"},
     }
     for kind, points in drawn.kinds().items():
-        title, style = signs[kind]
         colours = palette[drawn.category[points]]
         fill = {"facecolors": "none", "edgecolors": colours} if kind == "source" else {"c": colours}
-        axes.scatter(*drawn.position[points].T, label=f"{title} ({len(points)})", **fill, **style)
-    outline = needed("matplotlib.patheffects").withStroke(linewidth=1.5, foreground="white")
-    for place in drawn.places(run.class_names, _MOST_PLACES):
+        axes.scatter(*drawn.position[points].T, label=f"{KIND_TITLES[kind]} ({len(points)})", **fill, **markers[kind])
+    outline = _matplotlib(".patheffects").withStroke(linewidth=1.5, foreground="white")
+    for place in drawn.places(values.run.class_names, MOST_PLACES):
         colour = "#55606b" if place.absent else "black"
-        text = axes.text(place.x, place.y, _short(place.name), size=6, color=colour, ha="center", va="bottom")
+        text = axes.text(place.x, place.y, shortened(place.name), size=6, color=colour, ha="center", va="bottom")
         text.set_path_effects([outline])
     axes.set_axis_off()
     legend = figure.legend(loc="outside lower center", ncols=4, markerscale=1.5)
-    # The signs alone tell the kinds apart; a colour would be that of one class.
+    # The markers alone distinguish the kinds: a colour would be that of one class.
     for handle, kind in zip(legend.legend_handles, drawn.kinds(), strict=True):
         handle.set_edgecolor("#55606b")
         handle.set_facecolor("none" if kind == "source" else "#55606b")
@@ -100,7 +162,7 @@ def _draw_map(run: FinishedRun, drawn: SampleMap, figure: Any) -> None:
 def _draw_gallery(run: FinishedRun, gallery: Gallery, figure: Any) -> None:
     category = gallery.category
     figure.suptitle(
-        f"{_short(category.name)}: {len(category.members)} {run.noun(len(category.members))}, "
+        f"{shortened(category.name)}: {len(category.members)} {run.noun(len(category.members))}, "
         f"mean {category.confidence_word} {category.mean_confidence:.2f}"
     )
     kinds = {title: rows for title, rows in (("typical", gallery.typical), ("doubtful", gallery.doubtful)) if len(rows)}
@@ -119,9 +181,10 @@ def _draw_gallery(run: FinishedRun, gallery: Gallery, figure: Any) -> None:
             axes.text(x, y, run.names[row][-48:], size=6, va="center", transform=axes.transAxes)
 
 
-def _draw_matrix(run: FinishedRun, matrices: Matrices, values: np.ndarray, unit: str, figure: Any) -> None:
+def _draw_matrix(values: ReportValues, entries: np.ndarray, unit: str, figure: Any) -> None:
+    matrices = values.matrices
     n_classes = len(matrices.classes)
-    heads = _heads(run, matrices)
+    heads = _heads(values)
     if heads is None:
         top = axes = figure.add_subplot()
     else:
@@ -130,23 +193,24 @@ def _draw_matrix(run: FinishedRun, matrices: Matrices, values: np.ndarray, unit:
         top.set_yticks([])
         top.spines[:].set_visible(False)
         axes.tick_params(bottom=False, labelbottom=False)
-    limit = max(float(np.quantile(values, 0.998)), 1e-3)
-    colours = needed("matplotlib.colors").LinearSegmentedColormap.from_list("uniot", ["#f2f5f6", _KNOWN])
-    drawn = axes.imshow(values, aspect="auto", cmap=colours, vmin=0, vmax=limit, interpolation="none")
+    colours = _matplotlib(".colors").LinearSegmentedColormap.from_list("uniot", ["#f2f5f6", _KNOWN])
+    drawn = axes.imshow(entries, aspect="auto", cmap=colours, vmin=0, vmax=matrix_limit(entries), interpolation="none")
     figure.colorbar(drawn, ax=axes, label=unit, shrink=0.6)
-    names = [_short(run.class_names[index]) for index in matrices.classes.tolist()]
+    names = [shortened(values.run.class_names[index]) for index in matrices.classes.tolist()]
     top.tick_params(top=True, labeltop=True, bottom=False, labelbottom=False, length=0)
-    top.set_xticks(range(n_classes), names, rotation=60, ha="left", size=6 if n_classes <= _MOST_HEADS else 3)
-    # A name needs some rows to stand beside, or it would cover its neighbours.
+    top.set_xticks(range(n_classes), names, rotation=60, ha="left", size=6 if n_classes <= MOST_HEADS else 3)
+    # The name of a narrow band would overlap its neighbours.
     named = [band for band in matrices.bands if band.stop - band.start >= len(matrices.rows) / 60]
-    axes.set_yticks([(band.start + band.stop - 1) / 2 for band in named], [_short(band.name) for band in named], size=6)
-    axes.tick_params(left=False)
-    for band in matrices.bands[1:] if len(matrices.bands) <= _MOST_BANDS else []:
+    axes.set_yticks(
+        [(band.start + band.stop - 1) / 2 for band in named], [shortened(band.name) for band in named], size=6
+    )
+    axes.tick_params(axis="y", left=False, labelsize=6)
+    for band in matrices.bands[1:] if len(matrices.bands) <= MOST_BANDS else []:
         axes.axhline(band.start - 0.5, color="white", linewidth=0.6)
     axes.spines[:].set_visible(False)
 
 
-def _draw_curves(shown: list[curves.Curve], unit: str, figure: Any) -> None:
+def _draw_curves(shown: list[Curve], unit: str, figure: Any) -> None:
     axes = figure.add_subplot()
     for curve, colour in zip(shown, _LINES, strict=False):
         axes.plot(curve.steps, curve.values, label=curve.name, color=colour, linewidth=1)
@@ -154,20 +218,20 @@ def _draw_curves(shown: list[curves.Curve], unit: str, figure: Any) -> None:
     figure.legend(loc="outside upper center", ncols=4)
 
 
-def _draw_class_mass(mass: curves.ClassMass, figure: Any) -> None:
+def _draw_class_mass(mass: ClassMass, figure: Any) -> None:
     axes = figure.add_subplot()
     titles = {True: "found in the target", False: "not found"}
     for found in (False, True):
         for curve, is_found in zip(mass.curves, mass.found, strict=True):
             if is_found == found:
-                colour, width = (_KNOWN, 0.8) if found else (_ABSENT, 0.5)
+                colour, width = (_KNOWN, 0.8) if found else (ABSENT_COLOUR, 0.5)
                 axes.plot(curve.steps, curve.values, label=titles.pop(found, None), color=colour, linewidth=width)
     axes.axhline(mass.even, color="black", linewidth=0.6, linestyle=":")
     axes.set(xlabel="step", ylabel="mass β")
     figure.legend(loc="outside upper center", ncols=2)
 
 
-def _draw_confidence(counts: curves.ConfidenceCounts, figure: Any) -> None:
+def _draw_confidence(counts: ConfidenceCounts, figure: Any) -> None:
     axes = figure.add_subplot()
     widths = np.diff(counts.edges)
     axes.bar(counts.edges[:-1], counts.unknown, widths, align="edge", color=_UNKNOWN, label="unknown")
@@ -177,17 +241,16 @@ def _draw_confidence(counts: curves.ConfidenceCounts, figure: Any) -> None:
     figure.legend(loc="outside upper center", ncols=2)
 
 
-def _heads(run: FinishedRun, matrices: Matrices) -> np.ndarray | None:
-    """A labelled picture of each class in a row; None where there are none or they would be too small."""
-    if run.pictures is None or len(matrices.classes) > _MOST_HEADS:
+def _heads(values: ReportValues) -> np.ndarray | None:
+    """Return a row of labelled pictures, one per class; None without pictures."""
+    if not values.heads:
         return None
-    wanted = [run.nearest_source_rows.get(index) for index in matrices.classes.tolist()]
-    pictures = read_thumbnails(run.pictures, [("source", row) for row in wanted if row is not None], _SIDE, _MOST_BYTES)
-    return _contact_sheet([None if row is None else pictures.get(("source", row)) for row in wanted], len(wanted))
+    pictures = read_thumbnails(values.run.pictures, filter(None, values.heads), _SIDE, _MOST_BYTES)
+    return _contact_sheet([None if one is None else pictures.get(one) for one in values.heads], len(values.heads))
 
 
 def _contact_sheet(pictures: list[bytes | None], columns: int) -> np.ndarray:
-    """Pictures in rows, (height, width, 3); white where one is missing."""
+    """Return pictures in rows, (height, width, 3); white where one is missing."""
     sheet = np.full((-(-len(pictures) // columns) * _SIDE, columns * _SIDE, 3), 255, np.uint8)
     gap = 3
     for number, jpeg in enumerate(pictures):
@@ -196,9 +259,3 @@ def _contact_sheet(pictures: list[bytes | None], columns: int) -> np.ndarray:
             inner = _SIDE - 2 * gap
             sheet[top : top + inner, left : left + inner] = np.asarray(square(jpeg, inner))
     return sheet
-
-
-def _short(name: str) -> str:
-    # A line break in a name would break the layout.
-    name = " ".join(name.split())
-    return name if len(name) <= _LONGEST_NAME else name[: _LONGEST_NAME - 1] + "…"

@@ -1,4 +1,4 @@
-"""The report as one HTML file, which needs nothing but itself."""
+"""Write the report as one self-contained HTML file: the values of the template, and the page."""
 
 from __future__ import annotations
 
@@ -6,16 +6,26 @@ import base64
 import hashlib
 import json
 import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from importlib.resources import files
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from uniot import __version__
-from uniot.report.content import make_content
-from uniot.report.finished_run import FinishedRun
-from uniot.report.map import SampleMap
-from uniot.report.packages import needed
+from uniot.errors import import_optional
+from uniot.io.text import as_utf8
+from uniot.methods.registry import method_info
+from uniot.report import charts, scores, summary
+from uniot.report.charts import map_names
+from uniot.report.galleries import SHEET_COLUMNS, Picture, data_uri, make_cards, read_thumbnails, sheets
+from uniot.report.values import COSINE, MASS, ReportValues
 
-# The page's own scripts in their order, each in an element of its own: what fails in one does not stop the others.
+if TYPE_CHECKING:
+    from uniot.report.map import SampleMap
+    from uniot.report.run import Category, FinishedRun
+
+_WRITING = "writing the report"
+# Scripts of the page in their order, each in its own element, so that an error in one does not stop the others.
 _SCRIPTS = (
     "page",
     "charts",
@@ -32,13 +42,13 @@ _SCRIPTS = (
 )
 
 
-def render(run: FinishedRun, drawn: SampleMap) -> str:
-    """The whole page.
+def render(values: ReportValues) -> str:
+    """Return the HTML of the page.
 
-    Names come from anywhere and may hold anything: the template escapes all text, `_as_json` what scripts read, and
-    the page's security policy lets a browser run the scripts below and nothing else.
+    Names are arbitrary user text: the template escapes all text, `_as_json` escapes the data of scripts, and the
+    security policy of the page allows only the scripts below.
     """
-    jinja = needed("jinja2")
+    jinja = import_optional("jinja2", "report", _WRITING)
     environment = jinja.Environment(
         loader=jinja.PackageLoader("uniot.report"),
         autoescape=True,
@@ -47,12 +57,13 @@ def render(run: FinishedRun, drawn: SampleMap) -> str:
         lstrip_blocks=True,
     )
     environment.filters |= {"as_json": _as_json, "emphasise_numbers": _emphasise_numbers}
-    # A browser turns line ends into line feeds before it looks at a script's digest.
-    scripts = [needed("plotly.offline").get_plotlyjs(), *(_template_text(f"scripts/{name}.js") for name in _SCRIPTS)]
+    plotly = import_optional("plotly.offline", "report", _WRITING).get_plotlyjs()
+    # Browsers convert line ends to line feeds before they compute the digest of a script.
+    scripts = [plotly, *(_template_text(f"scripts/{name}.js") for name in _SCRIPTS)]
     scripts = [script.replace("\r\n", "\n").replace("\r", "\n") for script in scripts]
     return str(
         environment.get_template("report.html.j2").render(
-            **make_content(run, drawn),
+            **make_content(values),
             version=__version__,
             style=_trusted(_template_text("report.css")),
             scripts=[_trusted(script) for script in scripts],
@@ -62,7 +73,7 @@ def render(run: FinishedRun, drawn: SampleMap) -> str:
 
 
 def _as_json(value: Any) -> Any:
-    """JSON that cannot end the script element it stands in."""
+    """Return JSON that cannot close the script element around it."""
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")
@@ -70,13 +81,13 @@ def _as_json(value: Any) -> Any:
 
 
 def _emphasise_numbers(text: str) -> Any:
-    escaped = str(needed("markupsafe").escape(text))
+    escaped = str(import_optional("markupsafe", "report", _WRITING).escape(text))
     return _trusted(re.sub(r"\d[\d,]*", r"<b>\g<0></b>", escaped))
 
 
 def _trusted(text: str) -> Any:
-    """Text that goes into the page as it is: this package's own, or made safe by it."""
-    return needed("markupsafe").Markup(text)
+    """Mark text as safe: it is from this package, or was escaped by it."""
+    return import_optional("markupsafe", "report", _WRITING).Markup(text)
 
 
 def _digest(script: str) -> str:
@@ -85,3 +96,166 @@ def _digest(script: str) -> str:
 
 def _template_text(name: str) -> str:
     return (files("uniot.report") / "templates" / name).read_text(encoding="utf-8")
+
+
+_MAP_BYTES, _HEAD_BYTES = 3_000_000, 200_000
+_HEAD_SIDE = 48
+_MOST_LINES, _MOST_CHOICES = 200, 1000
+_MOST_SEGMENTS = 60
+
+
+@dataclass(frozen=True)
+class Segment:
+    """Shows a category, or all small ones together, as a part of the proportion bar."""
+
+    name: str
+    kind: str
+    key: str
+    count: int
+
+
+def make_content(values: ReportValues) -> dict[str, Any]:
+    """Return the values of the template."""
+    run, drawn, found = values.run, values.map, values.summary
+    classes, groups = make_cards(run, values.classes, values.groups)
+    on_map, map_sheets = _map_pictures(run, drawn)
+    absent = summary.absent_classes(run)
+    return {
+        "title": run.title,
+        "noun": run.noun,
+        "has_pictures": run.pictures is not None,
+        "found": found,
+        "sentence": summary.sentence(run, found),
+        "warnings": summary.warnings(run),
+        "look_first": summary.look_first(run, found),
+        "tiles": summary.tiles(run, found),
+        "segments": _segments(run),
+        "shown_keys": {card.category.key for card in [*classes.shown, *groups.shown]},
+        "drawn": drawn,
+        "map_kinds": charts.map_kinds(drawn),
+        "choices": list(enumerate(run.categories))[:_MOST_CHOICES],
+        "map_sheets": [data_uri(sheet) for sheet in map_sheets],
+        "n_map_pictures": len(on_map),
+        "classes": classes,
+        "groups": groups,
+        "absent": absent[:_MOST_LINES],
+        "n_absent": len(absent),
+        "ungrouped": summary.ungrouped(run, found),
+        "evidence": run.model.groups.number.evidence,
+        "method": method_info(run.model.settings.method),
+        "matrices": values.matrices,
+        "matrix_height": charts.MATRIX_HEIGHT,
+        "mass": values.mass,
+        "scores": scores.read_scores(run),
+        "settings": scores.read_settings(run),
+        "faults": scores.read_faults(run),
+        "charts": _charts(values),
+        "data": page_data(values, on_map, [*classes.rows, *groups.rows]),
+    }
+
+
+def _charts(values: ReportValues) -> dict[str, Any]:
+    """Return plotly's figures by the id of their place on the page."""
+    heads, names, matrices = _heads(values), values.run.class_names, values.matrices
+    made = {
+        "map": charts.map_chart(values.map),
+        "confidence": charts.confidence_chart(values.confidence),
+        "similarity": charts.matrix_chart(matrices, matrices.similarity, COSINE, names, heads),
+    }
+    if values.losses:
+        made["losses"] = charts.curves_chart(values.losses, "loss")
+    if matrices.mass is not None:
+        made["transport"] = charts.matrix_chart(matrices, matrices.mass, MASS, names, heads)
+    if values.mass is not None:
+        made["class-mass"] = charts.class_mass_chart(values.mass)
+    if values.detection:
+        made["detection"] = charts.curves_chart(values.detection, "fraction")
+    return {name: json.loads(chart.to_json()) for name, chart in made.items()}
+
+
+def _map_pictures(run: FinishedRun, drawn: SampleMap) -> tuple[dict[Picture, int], list[bytes]]:
+    """Return the index of each picture on the sheets, target first, and the sheets."""
+    wanted: list[Picture] = [
+        ("target" if of_target else "source", row)
+        for row, of_target in zip(drawn.rows.tolist(), drawn.of_target.tolist(), strict=True)
+    ]
+    # Single pictures take about twice the bytes that they take on a sheet.
+    single = read_thumbnails(run.pictures, wanted, MAP_SIDE, 2 * _MAP_BYTES)
+    made = sheets(list(single.values()), MAP_SIDE, _MAP_BYTES)
+    shown = list(single)[: len(made) * SHEET_COLUMNS**2]
+    return {picture: place for place, picture in enumerate(shown)}, made
+
+
+def _heads(values: ReportValues) -> list[str]:
+    """Return a labelled picture per class of the matrices as a data URI, or an empty list."""
+    read = read_thumbnails(values.run.pictures, filter(None, values.heads), _HEAD_SIDE, _HEAD_BYTES)
+    return [data_uri(read[picture]) if picture in read else "" for picture in values.heads]
+
+
+def _segments(run: FinishedRun) -> list[Segment]:
+    """Return the parts of the proportion bar; small categories share the last one."""
+    largest = sorted(run.categories, key=lambda category: -len(category.members))[:_MOST_SEGMENTS]
+    shown = [
+        Segment(category.name, "known" if category.known else "unknown", category.key, len(category.members))
+        for category in run.categories
+        if category in largest
+    ]
+    rest = len(run.answers) - sum(segment.count for segment in shown)
+    return [*shown, Segment("all others", "rest", "", rest)] if rest else shown
+
+
+MAP_SIDE = 72
+"""Side of a picture of the map, in pixels."""
+
+
+def page_data(values: ReportValues, on_map: Mapping[Picture, int], on_cards: Iterable[int]) -> dict[str, Any]:
+    """Return the values that scripts read, as JSON has them.
+
+    Args:
+        values: values of the report.
+        on_map: number of each picture that the map has.
+        on_cards: rows of the target that galleries show.
+    """
+    run, drawn, matrices = values.run, values.map, values.matrices
+    points = []
+    for row, of_target, category, of_class in zip(
+        drawn.rows.tolist(), drawn.of_target.tolist(), drawn.category.tolist(), drawn.source_class.tolist(), strict=True
+    ):
+        picture = on_map.get(("target" if of_target else "source", row), -1)
+        points.append([row, int(of_target), category, of_class, picture])
+    return {
+        "points": points,
+        "places": map_names(drawn, run.class_names),
+        "sheetColumns": SHEET_COLUMNS,
+        "side": MAP_SIDE,
+        "samples": _samples(run, {*matrices.rows.tolist(), *drawn.rows[drawn.of_target].tolist(), *on_cards}),
+        "categories": [
+            [category.name, category.key, int(category.known), category.index, _label(run, category)]
+            for category in run.categories
+        ],
+        "classes": run.class_names,
+        "matrixRows": matrices.rows.tolist(),
+        "matrixClasses": matrices.classes.tolist(),
+    }
+
+
+def _label(run: FinishedRun, category: Category) -> str:
+    """Return the label of a category in predictions.csv: a class, a name given by a person, or unknown."""
+    if category.known:
+        return run.class_names[category.index]
+    return as_utf8(run.model.group_names.get(category.index, str(run.model.unknown)))
+
+
+def _samples(run: FinishedRun, rows: set[int]) -> dict[int, list[Any]]:
+    """Return name, confidence, group confidence, nearest class and category of each sample."""
+    answers, category = run.answers, run.category_of_row
+    return {
+        row: [
+            run.names[row],
+            round(float(answers.confidence[row]), 6),
+            round(float(answers.group_confidence[row]), 3),
+            int(answers.nearest[row]),
+            int(category[row]),
+        ]
+        for row in sorted(rows)
+    }

@@ -1,15 +1,19 @@
-"""What a run found, in a sentence and a few numbers."""
+"""Summarise a run in a sentence and a few numbers."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from uniot.report.finished_run import FinishedRun
-from uniot.words import counted, listed, plural
+from uniot.discovery.class_count import why_ungrouped
+from uniot.io.text import counted, listed, plural
 
-# A class that is more surely absent than this is called so.
+if TYPE_CHECKING:
+    from uniot.report.run import FinishedRun
+
+# Probability of absence from which a class counts as absent.
 _ABSENT = 0.5
 # A known score this near to one half is near the threshold.
 _CLOSE = 0.05
@@ -17,7 +21,7 @@ _CLOSE = 0.05
 
 @dataclass(frozen=True)
 class Tile:
-    """A number with what it counts and a remark."""
+    """Shows a number with its unit and a remark."""
 
     number: str
     what: str
@@ -26,7 +30,7 @@ class Tile:
 
 @dataclass(frozen=True)
 class AbsentClass:
-    """A source class that the target seems to lack."""
+    """Describes a source class that the target seems to lack."""
 
     name: str
     absence: float
@@ -35,7 +39,7 @@ class AbsentClass:
 
 @dataclass(frozen=True)
 class Summary:
-    """Counts of a run.
+    """Counts what a run found.
 
     Attributes:
         n_target: samples of the target.
@@ -44,8 +48,8 @@ class Summary:
         n_found: of these, how many have a sample in the target.
         n_missing: source classes without any.
         unlikely: names of source classes that have some, and still count as absent.
-        n_groups: private groups.
-        interval: fewest and most private groups that the evidence allows.
+        n_groups: number of groups of unknown samples.
+        interval: smallest and largest plausible number of groups.
         n_close: samples whose known score is near one half.
         n_wrong: estimated number of wrong answers; None if there is no estimate of the accuracy.
     """
@@ -63,22 +67,22 @@ class Summary:
 
     @property
     def n_unlikely(self) -> int:
-        """Source classes that have a sample, and still count as absent."""
+        """Return the number of source classes that have a sample but count as absent."""
         return len(self.unlikely)
 
     @property
     def n_present(self) -> int:
-        """Source classes that have a sample and do not count as absent."""
+        """Return the number of source classes that have a sample and do not count as absent."""
         return self.n_found - self.n_unlikely
 
     @property
     def n_unknown(self) -> int:
-        """Samples of the target that belong to no source class."""
+        """Return the number of target samples of no source class."""
         return self.n_target - self.n_known
 
 
 def summarise(run: FinishedRun) -> Summary:
-    """Counts what was found."""
+    """Return the counts of a run."""
     answers, sizes = run.answers, run.class_sizes
     n_groups, interval = run.model.groups.n_groups, run.model.groups.number.interval
     if run.model.annotations is not None:
@@ -100,19 +104,19 @@ def summarise(run: FinishedRun) -> Summary:
 
 
 def sentence(run: FinishedRun, found: Summary) -> str:
-    """The whole run, for somebody who has never heard of the method."""
+    """Return a summary of the run for readers who do not know the method."""
     known = run.model.reliability
     estimate = "" if known is None else known.sentence
     return " ".join(part for part in (_known_and_unknown(run, found), _absent(found), estimate) if part)
 
 
 def look_first(run: FinishedRun, found: Summary) -> str:
-    """How many answers may be wrong, and which to look at first."""
+    """Return how many predictions may be wrong, and which to check first."""
     first = "Look first at the answers with the lowest confidence in predictions.csv."
     if found.n_wrong is None:
         return f"How many answers are wrong is not estimated for this method. {first}"
     about = f"About {found.n_wrong:,} of {found.n_target:,} answers are estimated to be wrong"
-    return f"{about}; {found.n_close:,} lie near the threshold, between 0.45 and 0.55. {first}"
+    return f"{about}; {found.n_close:,} are near the threshold, between 0.45 and 0.55. {first}"
 
 
 def _estimated_errors(run: FinishedRun) -> int | None:
@@ -121,12 +125,12 @@ def _estimated_errors(run: FinishedRun) -> int | None:
 
 
 def warnings(run: FinishedRun) -> list[str]:
-    """What speaks against the answers, as sentences."""
+    """Return the warnings about unreliable predictions."""
     return [] if run.model.reliability is None else [f"Warning: {words}" for words in run.model.reliability.warnings]
 
 
 def tiles(run: FinishedRun, found: Summary) -> list[Tile]:
-    """The counts that lead the page."""
+    """Return the numbers at the top of the page."""
     low, high = found.interval
     return [
         Tile(f"{found.n_target:,}", run.noun(found.n_target), "in the target"),
@@ -152,7 +156,7 @@ def _of_classes(found: Summary) -> str:
 
 
 def absent_classes(run: FinishedRun) -> list[AbsentClass]:
-    """Source classes that the target seems to lack, the surest first."""
+    """Return the source classes that the target seems to lack, the surest first."""
     absence = run.model.absence
     order = [index for index in np.argsort(-absence, kind="stable").tolist() if absence[index] > _ABSENT]
     return [AbsentClass(run.class_names[i], float(absence[i]), int(run.class_sizes[i])) for i in order]
@@ -167,13 +171,18 @@ def _known_and_unknown(run: FinishedRun, found: Summary) -> str:
         return f"All {everything} are labelled with {of_classes}; none is of a new kind."
     if not found.n_known:
         start = f"None of the {everything} is labelled with your {counted(found.n_classes, 'class', 'classes')}"
-        return f"{start}: they {_new_kinds(found)}." if found.n_groups else f"{start}; they were not grouped."
+        if found.n_groups:
+            return f"{start}: they {_new_kinds(found)}."
+        return f"{start}. {plural(found.n_unknown, 'It', 'They')} {ungrouped(run, found)}."
     start = f"Of {everything}, {found.n_known:,} {plural(found.n_known, 'is', 'are')} labelled with {of_classes}"
-    start = f"{start}; the other {found.n_unknown:,}"
     if found.n_groups:
-        return f"{start} {_new_kinds(found)}."
-    is_of, was = plural(found.n_unknown, "is", "are"), plural(found.n_unknown, "was", "were")
-    return f"{start} {is_of} of no class of yours and {was} not grouped."
+        return f"{start}; the other {found.n_unknown:,} {_new_kinds(found)}."
+    return f"{start}. The other {found.n_unknown:,} {ungrouped(run, found)}."
+
+
+def ungrouped(run: FinishedRun, found: Summary) -> str:
+    """Return why the unknown samples form no group, as the rest of a sentence."""
+    return why_ungrouped(found.n_unknown, asked_for_none=run.model.settings.n_private_classes == 0)
 
 
 def _new_kinds(found: Summary) -> str:
@@ -187,7 +196,7 @@ def _new_kinds(found: Summary) -> str:
 def _absent(found: Summary) -> str:
     missing, unlikely = found.n_missing, found.n_unlikely
     sentences = []
-    # Where nothing at all is known, that none appears has been said.
+    # If nothing is known, the first sentence says that no class appears.
     if missing and found.n_known:
         sentences.append(f"{missing:,} of your classes {plural(missing, 'does', 'do')} not appear.")
     if unlikely:

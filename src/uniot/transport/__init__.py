@@ -1,11 +1,8 @@
-"""The two transport problems of the paper, as pure functions of tensors."""
+"""Solve the two optimal transport problems of the paper with pure functions of tensors."""
 
-from uniot.transport.balanced import balanced_plan
-from uniot.transport.detection import common_rows, filled_potential
-from uniot.transport.filling import FilledRows, adaptive_filling
-from uniot.transport.plan import Assignment, TransportPlan, UnbalancedPotential
-from uniot.transport.rows import FeatureRows, Rows, SimilarityRows
-from uniot.transport.shards import Shards
+from uniot.transport.filling import FilledRows, adaptive_filling, common_rows, filled_potential
+from uniot.transport.plan import Assignment, TransportPlan, UnbalancedPotential, balanced_plan
+from uniot.transport.rows import FeatureRows, Rows, Shards, SimilarityRows
 from uniot.transport.unbalanced import unbalanced_plan, unbalanced_potential
 
 __all__ = [

@@ -1,30 +1,38 @@
-"""Adaptive filling: rows added so that positives and negatives are equally many.
+"""Fill a transport problem adaptively: add rows until there are as many positive as negative ones.
 
-A row is positive where its largest similarity exceeds γ. Too few positives: confident rows are repeated. Too
-few negatives: fake private samples, halfway between a sample and its farthest prototype, are added. A repeat
-is a count on a row rather than a copy of it, and a fake's similarities follow from its sample's, so neither
-needs the features.
+A row is positive if its largest similarity exceeds γ. If positives are missing, confident rows are repeated. If
+negatives are missing, synthetic private samples are added, halfway between a sample and its farthest prototype. A
+repeat is stored as a count, and the similarities of a synthetic sample follow from those of the original one, so that
+neither needs the features.
+
+References:
+    Chang et al.: Unified optimal transport framework for universal domain adaptation. NeurIPS 2022, arXiv:2210.17067.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from uniot.transport.shards import Shards, before_and_all, total
+from uniot.transport.rows import Array, Shards, as_tensor, before_and_all, one_thread_if_small, total
+from uniot.transport.unbalanced import unbalanced_potential
+
+if TYPE_CHECKING:
+    from uniot.transport.plan import UnbalancedPotential
 
 
 @dataclass(frozen=True)
 class FilledRows:
-    """The rows of a filled problem: the given ones first, fakes after them.
+    """Holds the rows of a filled problem: the given rows, followed by the synthetic ones.
 
     Attributes:
-        similarity: (n + fakes, c).
-        counts: (n + fakes,), how often each row stands in the problem.
-        n_filled: rows that filling added, repeats counted.
+        similarity: (n_rows + n_synthetic, n_classes).
+        counts: multiplicity of each row, (n_rows + n_synthetic,).
+        n_filled: number of rows that filling added, including repeats.
     """
 
     similarity: Tensor
@@ -41,17 +49,20 @@ def adaptive_filling(
     generator: torch.Generator,
     shards: Shards | None = None,
 ) -> FilledRows:
-    """Balances positive and negative rows.
+    """Balance positive and negative rows.
 
     Args:
-        similarity: (n, c), cosines of unit features to `prototypes`.
-        counts: (n,), how often each row stands in the problem.
-        prototypes: (c, d), unit rows.
-        confident_rows: from (similarity, counts) of the unfilled problem to its confident rows, bool (n,);
-            called only where positives are missing.
-        threshold: γ.
-        generator: draws the rows, with replacement.
-        shards: the processes that share the rows; their draws together are those of one process.
+        similarity: cosines of unit features to `prototypes`, (n_rows, n_classes).
+        counts: multiplicity of each row, (n_rows,).
+        prototypes: unit rows, (n_classes, n_features).
+        confident_rows: function from similarity and counts of the unfilled problem to its confident rows, bool
+            (n_rows,); called only if positives are missing.
+        threshold: γ, threshold between negative and positive rows.
+        generator: random generator that draws the rows, with replacement.
+        shards: processes that share the rows; together they draw the same rows as a single process.
+
+    Returns:
+        The given rows and those that were added.
 
     Paper: "Adaptive filling for unbalanced proportion of positive and negative".
     """
@@ -73,16 +84,16 @@ def adaptive_filling(
 
 
 def draw_rows(pool: Tensor, size: int, generator: torch.Generator, shards: Shards | None = None) -> Tensor:
-    """How often each row is drawn when `size` draws with replacement fall on rows in proportion to `pool`.
+    """Draw rows with replacement, in proportion to their weights.
 
     Args:
-        pool: (n,), whole numbers, not all zero.
+        pool: weights, (n_rows,), whole numbers, not all zero.
         size: number of draws.
-        generator: source of randomness, in the same state in every process.
-        shards: the processes that share the rows.
+        generator: random generator, in the same state in every process.
+        shards: processes that share the rows.
 
     Returns:
-        (n,), whole numbers that sum to `size`, over the processes where there are several.
+        Number of draws of each row, (n_rows,); they sum to `size` over all processes.
     """
     ends = pool.to(torch.float64).cumsum(0)
     own = float(ends[-1]) if len(ends) else 0.0
@@ -94,17 +105,85 @@ def draw_rows(pool: Tensor, size: int, generator: torch.Generator, shards: Shard
 
 
 def fake_private_similarity(similarity: Tensor, prototypes: Tensor) -> Tensor:
-    """Cosines of normalise(½ z + ½ farthest prototype) to the prototypes, from those of z.
+    """Compute the cosines of normalise(½ z + ½ farthest prototype) to the prototypes from those of z.
 
     Args:
-        similarity: (n, c), cosines of unit features z to `prototypes`.
-        prototypes: (c, d), unit rows.
+        similarity: cosines of unit features z to `prototypes`, (n_samples, n_classes).
+        prototypes: unit rows, (n_classes, n_features).
 
     Returns:
-        (n, c).
+        Cosines of the synthetic private samples, (n_samples, n_classes).
     """
     lowest, farthest = similarity.min(dim=1)
     between = (prototypes @ prototypes.t())[farthest]
     # |z + c|² = 2 + 2 z·c for unit vectors; it vanishes only for a sample opposite to a prototype.
     length = (2 + 2 * lowest).clamp_min(1e-12).sqrt()
     return (similarity + between) / length[:, None]
+
+
+# The unfilled problem only selects the rows that may be repeated, so a coarse solution is enough.
+_POOL_ROUGHNESS = 1e4
+
+
+@one_thread_if_small
+def filled_potential(
+    similarity: Array,
+    prototypes: Array,
+    class_mass: Array,
+    *,
+    counts: Array | None = None,
+    epsilon: float = 0.01,
+    marginal_penalty: float = 0.5,
+    similarity_threshold: float = 0.7,
+    tolerance: float = 1e-6,
+    start: Array | None = None,
+    generator: torch.Generator,
+    shards: Shards | None = None,
+) -> UnbalancedPotential:
+    """Balance positive and negative rows by adaptive filling, and solve their unbalanced transport to the classes.
+
+    Args:
+        similarity: cosines of target features to the class prototypes, (n_samples, n_classes).
+        prototypes: unit rows, (n_classes, n_features).
+        class_mass: β, (n_classes,).
+        counts: multiplicity of each row, (n_samples,); one if None.
+        epsilon: weight of the entropy.
+        marginal_penalty: κ.
+        similarity_threshold: γ, threshold between negative and positive rows.
+        tolerance: accuracy of the potentials.
+        start: class potential of a similar filled problem, (n_classes,).
+        generator: random generator that draws the filling.
+        shards: processes that share the rows, each with its own part of `similarity` and `counts`.
+
+    Returns:
+        The solution of the filled problem.
+
+    Paper: Eq. (4) with adaptive filling.
+    """
+    similarity = as_tensor(similarity, "similarity")
+
+    def solve(rows: Tensor, row_counts: Tensor, begin: Array | None, to: float) -> UnbalancedPotential:
+        reduce = None if shards is None else shards.add
+        return unbalanced_potential(
+            rows, class_mass, epsilon, marginal_penalty, to, row_counts=row_counts, start=begin, reduce=reduce
+        )
+
+    unfilled: list[UnbalancedPotential] = []
+
+    def confident(rows: Tensor, row_counts: Tensor) -> Tensor:
+        unfilled.append(solve(rows, row_counts, start, _POOL_ROUGHNESS * tolerance))
+        return common_rows(unfilled[0], rows)
+
+    counts = similarity.new_ones(len(similarity)) if counts is None else as_tensor(counts, "counts")
+    prototypes = as_tensor(prototypes, "prototypes")
+    filled = adaptive_filling(similarity, counts, prototypes, confident, similarity_threshold, generator, shards)
+    is_unfilled = bool(unfilled) and (start is None or not filled.n_filled)
+    return solve(filled.similarity, filled.counts, unfilled[0].class_potential if is_unfilled else start, tolerance)
+
+
+def common_rows(potential: UnbalancedPotential, similarity: Array) -> Tensor:
+    """Return the rows of which sample and class both have at least the mean mass, bool (n_samples,). Paper: Eq. (7)."""
+    similarity = as_tensor(similarity, "similarity")
+    assignment = potential.assign(similarity)
+    is_common = potential.common_classes().to(similarity.device)
+    return assignment.known & is_common[assignment.nearest]

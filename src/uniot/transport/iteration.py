@@ -1,8 +1,8 @@
-"""Newton's method for the class potential, guarded by the convex objective.
+"""Find the class potential by Newton's method, safeguarded by the convex objective.
 
-With few classes the whole Jacobian is at hand. With many, its diagonal stands in for it, the common scale is fixed in
-closed form, and Anderson mixing makes up for the rest. What does not yield to either is approached from problems
-with more entropy, with the whole Jacobian.
+With few classes the full Jacobian is used. With many, its diagonal is used, the common scale has a closed form, and
+Anderson mixing accelerates the rest. If neither converges, the problem is approached from problems with more
+entropy, with the full Jacobian.
 """
 
 from __future__ import annotations
@@ -14,23 +14,31 @@ import numpy as np
 from uniot.transport.kernel import Kernel, Problem
 
 _MEMORY = 5
-# The diagonal costs as much as the rest of a pass and hardly changes once the iteration has settled.
+# The diagonal costs as much as the rest of a pass and hardly changes after the first passes.
 _PASSES_WITH_DIAGONAL = 3
-# The objective is a sum of float32 products: a rise below this share of its value is rounding.
+# The objective is a sum of float32 products: a relative increase below this is rounding.
 _OBJECTIVE_ROUNDING = 1e-5
-# Mixed steps do not shrink the residual each time.
+# A mixed step need not reduce the residual; it may grow by this factor.
 _MIXING_MAY_GROW = 4.0
-# What is left after a step is judged from the last two steps as in a geometric series, with care.
-# Newton's own steps shrink with their square, once they are short.
+# The error after a step is estimated from the last two steps as in a geometric series, with a bound on its rate.
+# Short Newton steps converge quadratically.
 _SLOWEST_RATE, _LEAST_REMAINDER_OF_NEWTON = 0.9, 0.01
-# Hard problems (small ε, classes without rows) are approached from smoother ones; ε l hardly changes on the way.
+# Hard problems (small ε, classes without rows) are approached from smoother ones; ε l changes little with ε.
 _PASSES_AT_ONCE, _SMOOTHING, _SMOOTH_TOLERANCE = 30, 3.0, 1e-3
 _TINY = float(np.finfo(np.float64).tiny)
 
 
 @dataclass(frozen=True)
 class Solved:
-    """Where the iteration ended, and the kernel that it used."""
+    """Result of the iteration.
+
+    Attributes:
+        kernel: kernel of the problem.
+        potential: class potential, (n_classes,).
+        error: estimated error of ε times the potential.
+        converged: whether the error is within the tolerance.
+        passes: number of passes over the rows.
+    """
 
     kernel: Kernel
     potential: np.ndarray
@@ -40,13 +48,16 @@ class Solved:
 
 
 def solve(problem: Problem, potential: np.ndarray, tolerance: float, max_passes: int) -> Solved:
-    """Finds the class potential, at once as a rule, or by way of smoother problems.
+    """Solve for the class potential, directly or, if that fails, through smoother problems.
 
     Args:
-        problem: what to solve.
-        potential: where to start, (c,).
-        tolerance: on |ε Δl|.
-        max_passes: when to give up, everything counted.
+        problem: the problem.
+        potential: initial potential, (n_classes,).
+        tolerance: largest |ε Δl|.
+        max_passes: maximum number of passes over the rows, including those of smoother problems.
+
+    Returns:
+        The potential, converged or not.
     """
     kernel = Kernel(problem, full_jacobian=problem.prefers_full_jacobian)
     solved = iterate(kernel, potential, tolerance, min(max_passes, _PASSES_AT_ONCE))
@@ -60,7 +71,7 @@ def solve(problem: Problem, potential: np.ndarray, tolerance: float, max_passes:
 
 
 def _solve_smoother(problem: Problem, epsilon: float, max_passes: int) -> Solved:
-    """Solves roughly with a larger ε, where Newton's method goes further, and with a still larger one if it must."""
+    """Solve coarsely with a larger ε, for which Newton's method converges from farther away; recursively larger."""
     smoother = Kernel(replace(problem, epsilon=epsilon), full_jacobian=True)
     most = min(max_passes, _PASSES_AT_ONCE)
     solved = iterate(smoother, np.zeros(len(problem.class_mass)), _SMOOTH_TOLERANCE, most)
@@ -74,13 +85,16 @@ def _solve_smoother(problem: Problem, epsilon: float, max_passes: int) -> Solved
 
 
 def iterate(kernel: Kernel, potential: np.ndarray, tolerance: float, max_passes: int) -> Solved:
-    """Solves l = T(l) until no ε l_j is further than `tolerance` from the solution, judged by the last steps.
+    """Solve l = T(l) until the estimated error of every ε l_j is at most `tolerance`.
 
     Args:
         kernel: evaluates T, the column masses and the Jacobian or its diagonal.
-        potential: where to start, (c,).
-        tolerance: on |ε Δl|.
-        max_passes: when to give up.
+        potential: initial potential, (n_classes,).
+        tolerance: largest |ε Δl|.
+        max_passes: maximum number of passes.
+
+    Returns:
+        The potential, converged or not.
     """
     problem = kernel.problem
     epsilon, kappa, f = problem.epsilon, problem.marginal_penalty, problem.shrinkage
@@ -92,7 +106,7 @@ def iterate(kernel: Kernel, potential: np.ndarray, tolerance: float, max_passes:
     jacobian = np.zeros_like(potential)
     moved = error = np.inf
     while kernel.passes < max_passes:
-        # A potential that overflows here is refused below like any other that raises the objective.
+        # A potential that overflows here is rejected below, like any other that increases the objective.
         with np.errstate(over="ignore", invalid="ignore"):
             sweep = kernel.sweep(potential, with_jacobian=mixing is None or kernel.passes < with_diagonal_until)
         jacobian = jacobian if sweep.jacobian is None else sweep.jacobian
@@ -101,7 +115,7 @@ def iterate(kernel: Kernel, potential: np.ndarray, tolerance: float, max_passes:
         objective = (kappa + epsilon) * transported + kappa * dual
         residual = sweep.update - potential
         largest = float(np.abs(residual).max())
-        # Where rounding hides the objective's change, the residual tells whether the step led nearer.
+        # If the change of the objective is below rounding, the residual decides whether the step is accepted.
         is_lower = objective < best * (1 - _OBJECTIVE_ROUNDING)
         is_nearer = objective <= best * (1 + _OBJECTIVE_ROUNDING) and largest <= allowed_residual
         if potential is not safe and not (is_lower or is_nearer):
@@ -118,11 +132,11 @@ def iterate(kernel: Kernel, potential: np.ndarray, tolerance: float, max_passes:
         error = moved * max(rate / (1 - rate), least_remainder)
         if error <= tolerance:
             return Solved(kernel, potential + step, error, True, kernel.passes)
-        # A common shift has its best size in closed form, and T never raises the objective: this point is safe.
+        # The best common shift has a closed form, and T never increases the objective: this point is always accepted.
         shift = np.log(dual / transported) / (1 - f + epsilon / kappa)
         safe = sweep.update + f * f * shift
         move = mixing.next(potential + step, step) - potential if mixing else step
-        # Far from the solution Newton's step is too long; how far it can be trusted shows in what was refused.
+        # Far from the solution Newton's step is too long; a rejected step shortens the trust radius.
         whole = epsilon * float(np.abs(move).max())
         length = min(whole, reach)
         potential = potential + move * (length / max(whole, _TINY))
@@ -131,13 +145,17 @@ def iterate(kernel: Kernel, potential: np.ndarray, tolerance: float, max_passes:
 
 
 def newton_step(residual: np.ndarray, jacobian: np.ndarray, share: np.ndarray, f: float) -> np.ndarray:
-    """Solves (I − f² P) d = T(l) − l, with P whole (c, c), or with its diagonal (c,) and the exact common scale.
+    """Solve (I − f² P) d = T(l) − l for the step d.
 
     Args:
-        residual: T(l) − l, (c,).
-        jacobian: P or its diagonal; the rows of P sum to one.
-        share: each class's share of the transported mass, (c,).
+        residual: T(l) − l, (n_classes,).
+        jacobian: P, (n_classes, n_classes), whose rows sum to one; or its diagonal, (n_classes,), in which case the
+            common scale of the step is still exact.
+        share: fraction of the transported mass per class, (n_classes,).
         f: κ / (κ + ε).
+
+    Returns:
+        The step d, (n_classes,).
     """
     if jacobian.ndim == 2:
         system = -f * f * jacobian
@@ -149,7 +167,7 @@ def newton_step(residual: np.ndarray, jacobian: np.ndarray, share: np.ndarray, f
 
 
 class AndersonMixing:
-    """Combines the last few steps so that their next one would be smallest."""
+    """Combines the last few steps to minimise the predicted next step (Anderson acceleration)."""
 
     def __init__(self, size: int, memory: int = _MEMORY) -> None:
         self._step_changes = np.zeros((memory, size))
@@ -158,7 +176,7 @@ class AndersonMixing:
         self._last: tuple[np.ndarray, np.ndarray] | None = None
 
     def next(self, point: np.ndarray, step: np.ndarray) -> np.ndarray:
-        """The mixed next iterate, given where the last step led and the step itself."""
+        """Return the next iterate, (n_classes,), from the point that the last step reached and the step itself."""
         last, self._last = self._last, (point, step)
         if last is None:
             return point
@@ -169,7 +187,7 @@ class AndersonMixing:
         used = min(self._seen, len(self._step_changes))
         changes = self._step_changes[:used]
         gram = changes @ changes.T
-        # Nearly parallel steps must not blow the weights up.
+        # Regularised, because nearly parallel steps would give huge weights.
         gram.flat[:: used + 1] += 1e-10 * gram.trace() + _TINY
         weights = np.linalg.solve(gram, changes @ step)
         mixed: np.ndarray = point - weights @ self._point_changes[:used]

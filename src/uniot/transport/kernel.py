@@ -1,29 +1,31 @@
-"""One streaming pass over the rows of the unbalanced problem.
+"""Evaluate one streaming pass over the rows of the unbalanced problem.
 
-Given the class potential l, every row's scaling follows from that row alone, so a pass needs no memory of
-the rows: it reads a chunk, adds the chunk's part of the column sums, and forgets it.
+Given the class potential l, the scaling of a row follows from that row alone. A pass reads the rows chunk by chunk and
+keeps only their column sums.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from uniot.transport.rows import Rows
+if TYPE_CHECKING:
+    from uniot.transport.rows import Rows
 
 Reduce = Callable[[Tensor], Tensor]
 Chunk = tuple[Tensor, Tensor]
-"""Kernel rows, and the logarithm of what each row's scaling starts from."""
+"""Kernel rows, and the logarithm of each row's initial scaling."""
 
-# exp is many times slower where it underflows; e^-86 is still a normal float32 and far below any rounding.
+# exp is many times slower when it underflows; e^-86 is still a normal float32 and far below rounding.
 _SMALLEST_EXPONENT = -86.0
-# Scalings further from their middle than e^35 could leave float32 when squared: the kernel is then built anew.
+# Scalings farther than e^35 from their centre could overflow float32 when squared: the kernel is then rebuilt.
 _LARGEST_SPREAD = 70.0
-# With so few classes, or in so small a problem, the whole Jacobian costs less than the passes it saves.
+# Up to this many classes, or products, the full Jacobian costs less than the passes that it saves.
 _FULL_JACOBIAN_CLASSES, _FULL_JACOBIAN_PRODUCTS = 64, 1 << 25
 _CHUNK_ENTRIES = 1 << 19
 _BLOCK_ENTRIES = 1 << 16
@@ -32,16 +34,16 @@ _CACHED_ENTRIES = 40_000_000
 
 @dataclass(frozen=True)
 class Problem:
-    """Everything that defines an unbalanced problem.
+    """Defines an unbalanced transport problem.
 
     Attributes:
-        rows: similarities of the samples of this process.
-        row_counts: how often each of them stands in the problem, (n,); once each if None.
-        n_rows: rows of the whole problem, repeats counted, over all processes.
-        class_mass: β, (c,), positive.
+        rows: similarities of this process's samples.
+        row_counts: multiplicity of each row, (n_samples,); one if None.
+        n_rows: number of rows of the whole problem, including repeats, over all processes.
+        class_mass: β, (n_classes,), positive.
         epsilon: weight of the entropy.
         marginal_penalty: κ.
-        reduce: adds a vector up over the processes that share the rows.
+        reduce: sums a vector over the processes that share the rows; None for a single process.
     """
 
     rows: Rows
@@ -54,30 +56,39 @@ class Problem:
 
     @property
     def shrinkage(self) -> float:
-        """f = κ / (κ + ε)."""
+        """Return f = κ / (κ + ε)."""
         return self.marginal_penalty / (self.marginal_penalty + self.epsilon)
 
     @property
     def prefers_full_jacobian(self) -> bool:
-        """Whether the whole Jacobian is cheap beside the passes that it saves; the same in every process."""
+        """Return whether the full Jacobian is cheaper than the passes that it saves; the same in every process."""
         c = len(self.class_mass)
         return c <= _FULL_JACOBIAN_CLASSES or self.n_rows * c * c <= _FULL_JACOBIAN_PRODUCTS
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """What one pass yields, in float64."""
+    """Result of one pass, in float64.
+
+    Attributes:
+        update: T(l), the next potential of the plain fixed-point iteration, (n_classes,).
+        class_mass: column sums of the plan, not normalised, (n_classes,).
+        jacobian: P = D_col⁻¹ Qᵀ D_row⁻¹ Q, (n_classes, n_classes), or its diagonal, (n_classes,); the Jacobian of T is
+            f² P. None if it was not requested.
+    """
 
     update: np.ndarray
-    """T(l), the next potential of the plain fixed-point iteration, (c,)."""
     class_mass: np.ndarray
-    """Column sums of the plan, not normalised, (c,)."""
     jacobian: np.ndarray | None
-    """P = D_col⁻¹ Qᵀ D_row⁻¹ Q, (c, c), or its diagonal, (c,); the Jacobian of T is f² P."""
 
 
 class Kernel:
-    """exp(S/ε + l₀ − row maximum), kept in memory where it fits and recomputed in each pass where not."""
+    """Holds the kernel exp(S/ε + l₀ − row maximum), if it fits into memory, or recomputes it in each pass.
+
+    Args:
+        problem: the problem.
+        full_jacobian: whether passes compute the full Jacobian or only its diagonal.
+    """
 
     def __init__(self, problem: Problem, *, full_jacobian: bool) -> None:
         self.problem = problem
@@ -90,12 +101,20 @@ class Kernel:
         self._centre = np.zeros(0)
 
     def sweep(self, potential: np.ndarray, *, with_jacobian: bool) -> Sweep:
-        """Evaluates the fixed-point map at `potential` in one pass over the rows."""
+        """Evaluate the fixed-point map in one pass over the rows.
+
+        Args:
+            potential: class potential l, (n_classes,).
+            with_jacobian: whether to compute the Jacobian, or its diagonal.
+
+        Returns:
+            T(l), the column sums of the plan, and the Jacobian if requested.
+        """
         self.passes += 1
         f = self.problem.shrinkage
         chunks = self._around(potential)
         shift = potential - self._centre
-        # A common shift t of the potential moves the map by f² t exactly: take it out, it may be large.
+        # A common shift t of the potential shifts the map by f² t exactly; it is removed, because it may be large.
         common = float(shift.max() + shift.min()) / 2
         scaling = np.exp(shift - common)
         n_more = (len(potential) if self.has_full_jacobian else 1) if with_jacobian else 0
@@ -105,7 +124,7 @@ class Kernel:
                 self._add_chunk(sums, kernel.numpy(), log_factor.numpy(), scaling)
             else:
                 _add_chunk_on_device(sums, kernel, log_factor, scaling, f)
-        # In units of the plan the sums do not depend on the centre, which may differ from process to process.
+        # In units of the plan the sums are independent of the centre, which may differ between processes.
         sums *= scaling * np.exp((1 - f) * common)
         sums[1:] *= scaling[:, None] if n_more == len(potential) else scaling
         if self.problem.reduce is not None:
@@ -117,7 +136,7 @@ class Kernel:
         return Sweep(update, mass, sums[1:] / mass[:, None] if self.has_full_jacobian else sums[1] / mass)
 
     def plan(self, potential: np.ndarray) -> Tensor:
-        """The rows of the plan, (n, c), not normalised. They take the kernel's place in memory: it is spent."""
+        """Return the plan, (n_samples, n_classes), not normalised, in the memory of the kernel, which is lost."""
         rows, f = self.problem.rows, self.problem.shrinkage
         chunks = self._around(potential)
         shift = potential - self._centre
@@ -131,7 +150,7 @@ class Kernel:
         return memory
 
     def _around(self, potential: np.ndarray) -> Iterable[Chunk]:
-        """Kernel chunks centred at a potential close enough to the one that is asked for."""
+        """Return kernel chunks that are centred at a potential close to the given one."""
         rows = self.problem.rows
         if len(rows) * rows.n_classes > _CACHED_ENTRIES:
             self._centre = potential
@@ -139,7 +158,7 @@ class Kernel:
         if not self._cached or np.ptp(potential - self._centre) > _LARGEST_SPREAD:
             self._centre = potential
             if self._memory is None and len(rows):
-                # In one block, which the allocator keeps for the next problem: new memory is several times dearer.
+                # One block, which the allocator reuses for the next problem: new memory is several times slower.
                 self._memory = rows.chunk(0, 1).new_empty(len(rows), rows.n_classes)
             self._cached = list(self._build())
         return self._cached
@@ -159,9 +178,9 @@ class Kernel:
             yield kernel, log_factor
 
     def _add_chunk(self, sums: np.ndarray, kernel: np.ndarray, log_factor: np.ndarray, scaling: np.ndarray) -> None:
-        """Adds a chunk's column sums to `sums[0]`, and its part of the Jacobian to the rows after it, if there are any.
+        """Add the column sums of a chunk to `sums[0]`, and its part of the Jacobian to the further rows, if any.
 
-        NumPy rather than torch: its matrix-vector products are three times as fast on a CPU.
+        Computed with NumPy, whose matrix-vector products are three times as fast as torch's on a CPU.
         """
         row_sums = kernel @ scaling.astype(kernel.dtype)
         u = np.log(row_sums)
@@ -172,7 +191,7 @@ class Kernel:
         if len(sums) == 1:
             return
         u /= row_sums
-        # Block by block, so that the scaled copy stays in the processor's cache.
+        # In blocks, so that the scaled copy stays in the processor's cache.
         size = max(64, _BLOCK_ENTRIES // kernel.shape[1])
         scratch = np.empty((min(size, len(kernel)), kernel.shape[1]), kernel.dtype)
         for start in range(0, len(kernel), size):
@@ -185,7 +204,7 @@ class Kernel:
 
 
 def _add_chunk_on_device(sums: np.ndarray, kernel: Tensor, log_factor: Tensor, scaling: np.ndarray, f: float) -> None:
-    """The same on an accelerator; only the sums travel."""
+    """Add a chunk like `_add_chunk`, on an accelerator; only the sums are copied to the CPU."""
     row_sums = torch.mv(kernel, torch.from_numpy(scaling).to(kernel))
     u = (log_factor - f * row_sums.log()).exp_()
     sums[0] += torch.mv(kernel.t(), u).cpu().numpy()

@@ -1,39 +1,95 @@
-"""Where the rows of a transport problem come from: a matrix in memory, or features met chunk by chunk."""
+"""Read the inputs of a transport problem: tensors, rows in chunks, processes that share them, and threads."""
 
 from __future__ import annotations
 
+import math
 import mmap
-from typing import Protocol
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from functools import cache, wraps
+from typing import ParamSpec, Protocol, TypeVar
 
 import numpy as np
 import torch
+from threadpoolctl import ThreadpoolController
 from torch import Tensor
 
 from uniot.errors import DataError
-from uniot.transport.arrays import Array, as_tensor
-from uniot.transport.finite import check_finite
+
+Array = Tensor | np.ndarray
+P = ParamSpec("P")
+R = TypeVar("R")
 
 _ROWS_AT_ONCE = 1 << 14
+# Below this many entries, starting a second thread costs more time than it saves, above all on busy cores.
+_SMALL_ENTRIES = 1 << 20
+
+
+def as_tensor(values: Array, name: str) -> Tensor:
+    """Convert values to a tensor.
+
+    Args:
+        values: a tensor, an array, or anything that NumPy converts to one.
+        name: name of the argument, for error messages.
+
+    Returns:
+        A tensor as it is; otherwise a tensor that shares the memory of the array if possible.
+
+    Raises:
+        DataError: the values are not numbers.
+    """
+    if isinstance(values, Tensor):
+        return values
+    try:
+        # torch shares neither read-only memory nor negative strides.
+        return torch.from_numpy(np.require(values, requirements=("C", "W")))
+    except (TypeError, ValueError) as error:
+        raise DataError(f"{name} cannot be read as numbers ({error}). Give a tensor or an array of floats.") from None
+
+
+def check_finite(values: Tensor, name: str, first: int = 0, stride: int = 1) -> None:
+    """Raise a DataError that names the first row and column of a matrix that is NaN or infinite.
+
+    Args:
+        values: every `stride`-th row of the matrix from row `first` on, (n_rows, n_columns).
+        name: name of the matrix.
+        first: index of the first row.
+        stride: distance between two rows.
+    """
+    # A NaN or infinity makes the sum NaN or infinite, and a sum costs a fraction of an element-wise test.
+    if bool(torch.isfinite(values.sum())):
+        return
+    wrong = (~torch.isfinite(values)).nonzero()
+    if len(wrong):
+        row, column = (int(i) for i in wrong[0])
+        raise DataError(
+            f"{name} holds {float(values[row, column])} in row {first + stride * row}, column {column}, "
+            f"one of {len(wrong)} such values. Remove or repair them first."
+        )
 
 
 class Rows(Protocol):
-    """Similarities of n samples to c classes, readable in any slice of rows."""
+    """Gives access to slices of the rows of a similarity matrix, (n_samples, n_classes)."""
 
     n_classes: int
 
     def __len__(self) -> int: ...
 
     def chunk(self, start: int, stop: int) -> Tensor:
-        """Rows start..stop of the similarity, shape (stop - start, c), floating point."""
+        """Return rows start..stop of the similarity in floating point, (stop - start, n_classes)."""
         ...
 
     def every(self, stride: int) -> Tensor:
-        """Each stride-th row, shape (ceil(n / stride), c)."""
+        """Return every stride-th row, (ceil(n_samples / stride), n_classes)."""
         ...
 
 
 class SimilarityRows:
-    """A similarity matrix that is held in memory."""
+    """Holds a similarity matrix in memory.
+
+    Args:
+        similarity: (n_samples, n_classes).
+    """
 
     def __init__(self, similarity: Array) -> None:
         similarity = as_tensor(similarity, "similarity")
@@ -50,19 +106,21 @@ class SimilarityRows:
         return int(self._similarity.shape[0])
 
     def chunk(self, start: int, stop: int) -> Tensor:
+        """Return rows start..stop, (stop - start, n_classes)."""
         return self._similarity[start:stop]
 
     def every(self, stride: int) -> Tensor:
+        """Return every stride-th row, (ceil(n_samples / stride), n_classes)."""
         return self._similarity[::stride]
 
 
 class FeatureRows:
-    """Features and prototypes; the n × c matrix of their products is never held.
+    """Computes similarities of features and prototypes chunk by chunk; the whole matrix is never held.
 
     Args:
-        features: (n, d), a tensor or an array. A read-only `numpy.memmap` is read chunk by chunk and its
-            pages are given back, so that memory stays bounded whatever n is.
-        prototypes: (c, d).
+        features: (n_samples, n_features), a tensor or an array. A read-only `numpy.memmap` is read chunk by chunk and
+            its pages are released, so that memory is bounded for any n_samples.
+        prototypes: (n_classes, n_features).
     """
 
     def __init__(self, features: Array, prototypes: Array) -> None:
@@ -80,12 +138,14 @@ class FeatureRows:
         return int(self._features.shape[0])
 
     def chunk(self, start: int, stop: int) -> Tensor:
+        """Return the products of rows start..stop with the prototypes, (stop - start, n_classes)."""
         return self._products(self._read(start, stop), first=start)
 
     def every(self, stride: int) -> Tensor:
+        """Return the products of every stride-th row, (ceil(n_samples / stride), n_classes)."""
         if isinstance(self._features, Tensor):
             return self._products(self._features[::stride], stride=stride)
-        # A stride over a memory map touches nearly every page of it: read in blocks, and give each back.
+        # A stride over a memory map reads nearly every page: read in blocks, and release each.
         block = stride * max(1, _ROWS_AT_ONCE // stride)
         parts = []
         for start in range(0, len(self), block):
@@ -108,7 +168,92 @@ class FeatureRows:
 
 
 def _give_pages_back(array: Array) -> None:
-    """Lets the system drop the pages of a read-only memory map that have been read."""
+    """Release the pages of a read-only memory map that have been read."""
     mapped = getattr(array, "_mmap", None)
     if mapped is not None and getattr(array, "mode", "") == "r" and hasattr(mmap, "MADV_DONTNEED"):
         mapped.madvise(mmap.MADV_DONTNEED)
+
+
+class Shards(Protocol):
+    """Connects the processes that share the rows of a problem."""
+
+    @property
+    def rank(self) -> int:
+        """Return the index of this process, from zero."""
+        ...
+
+    @property
+    def count(self) -> int:
+        """Return the number of processes."""
+        ...
+
+    def add(self, values: Tensor) -> Tensor:
+        """Return the sum of a tensor over all processes (all-reduce), of the same shape."""
+        ...
+
+
+def total(shards: Shards | None, values: Tensor) -> Tensor:
+    """Return the sum of a tensor over all processes; the tensor itself without `shards`."""
+    return values if shards is None else shards.add(values)
+
+
+def before_and_all(shards: Shards | None, value: float) -> tuple[float, float]:
+    """Return the sum of a value over the processes of lower rank, and over all processes."""
+    if shards is None:
+        return 0.0, value
+    of_each = torch.zeros(shards.count, dtype=torch.float64)
+    of_each[shards.rank] = value
+    of_each = shards.add(of_each)
+    return float(of_each[: shards.rank].sum()), float(of_each.sum())
+
+
+def one_thread_if_small(function: Callable[P, R]) -> Callable[P, R]:
+    """Decorate a function to run torch on one thread if its first array is small.
+
+    Args:
+        function: function whose first array argument is a similarity matrix.
+
+    Returns:
+        The decorated function.
+    """
+
+    @wraps(function)
+    def on_one_thread(*args: P.args, **settings: P.kwargs) -> R:
+        rows = next((value for value in args if isinstance(value, (Tensor, np.ndarray))), None)
+        if rows is None or math.prod(rows.shape) > _SMALL_ENTRIES:
+            return function(*args, **settings)
+        with _one_torch_thread():
+            return function(*args, **settings)
+
+    return on_one_thread
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Limit torch and NumPy to one thread each, as a context manager."""
+    with one_numpy_thread(), _one_torch_thread():
+        yield
+
+
+@contextmanager
+def _one_torch_thread() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    if threads == 1:
+        yield
+        return
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+@cache
+def _numpy_threads() -> ThreadpoolController:
+    return ThreadpoolController().select(user_api="blas")
+
+
+def one_numpy_thread() -> AbstractContextManager[object]:
+    """Return a context that limits NumPy to one thread; torch's threads wait actively and would compete with more."""
+    limited: AbstractContextManager[object] = _numpy_threads().limit(limits=1)
+    return limited

@@ -1,8 +1,13 @@
-"""Unbalanced transport from samples to classes, solved in the c class potentials.
+"""Solve unbalanced optimal transport from samples to classes, for the class potentials.
 
-Maximise ⟨Q, S⟩ + ε H(Q) − κ KL(Q 1 ‖ α) − κ KL(Qᵀ 1 ‖ β). Only l = log v is unknown: given l, every row of the
-plan follows from that row alone. One pass over the rows (`kernel.py`) evaluates the fixed-point map of l;
-`iteration.py` finds its fixed point in about ten passes where plain Sinkhorn takes hundreds.
+Maximise ⟨Q, S⟩ + ε H(Q) − κ KL(Q 1 ‖ α) − κ KL(Qᵀ 1 ‖ β). Only l = log v is unknown: given l, every row of the plan
+follows from that row alone. One pass over the rows (`kernel.py`) evaluates the fixed-point map of l; `iteration.py`
+finds its fixed point in about ten passes, while plain Sinkhorn iterations take hundreds.
+
+References:
+    Chizat, Peyré, Schmitzer and Vialard: Scaling algorithms for unbalanced optimal transport problems. Mathematics of
+    Computation 2018, arXiv:1607.05816.
+    Chang et al.: Unified optimal transport framework for universal domain adaptation. NeurIPS 2022, arXiv:2210.17067.
 """
 
 from __future__ import annotations
@@ -15,16 +20,14 @@ import torch
 from torch import Tensor
 
 from uniot.errors import DataError, NumericalWarning, SettingsError
-from uniot.transport.arrays import Array, as_tensor
 from uniot.transport.iteration import Solved, solve
 from uniot.transport.kernel import Problem, Reduce
 from uniot.transport.plan import TransportPlan, UnbalancedPotential
-from uniot.transport.rows import Rows, SimilarityRows
-from uniot.transport.threads import one_numpy_thread, one_thread_if_small
+from uniot.transport.rows import Array, Rows, SimilarityRows, as_tensor, one_numpy_thread, one_thread_if_small
 
-# An absent class must keep a finite potential.
+# Keeps the potential of an absent class finite.
 _CLASS_MASS_FLOOR = 1e-10
-# A large problem starts from a rough solution for every k-th row, which costs next to nothing.
+# A large problem starts from a coarse solution for every k-th row, which takes little time.
 _SAMPLE_ROWS, _SAMPLE_SHARE, _SAMPLE_TOLERANCE, _SAMPLE_PASSES, _SAMPLE_FROM_STRIDE = 1024, 64, 1e-2, 10, 4
 
 
@@ -40,19 +43,23 @@ def unbalanced_plan(
     start: Array | None = None,
     max_passes: int = 500,
 ) -> TransportPlan:
-    """Transports samples to classes with soft marginals; every sample starts with mass 1/n.
+    """Solve the unbalanced transport problem from samples of mass 1 / n_samples to classes, with soft marginals.
 
     Args:
-        similarity: (n, c), cosines as a rule; a tensor or an array, as everywhere here.
-        class_mass: β, (c,), what each class may receive; uniform if None.
+        similarity: usually cosines, (n_samples, n_classes); a tensor or an array.
+        class_mass: β, the mass that each class may receive, (n_classes,); uniform if None.
         epsilon: weight of the entropy.
         marginal_penalty: κ, weight of the Kullback-Leibler penalties on both marginals.
         tolerance: accuracy of the potentials, as |ε Δl|.
-        start: class potential of a similar problem, (c,).
-        max_passes: passes over the rows before the solver gives up with a warning.
+        start: class potential of a similar problem, (n_classes,).
+        max_passes: maximum number of passes over the rows; the solver then stops with a NumericalWarning.
 
     Returns:
         The plan, divided by its total mass.
+
+    Raises:
+        DataError: an array is not finite or has the wrong shape.
+        SettingsError: a setting is out of range.
 
     Paper: Eq. (3), (4).
     """
@@ -83,26 +90,29 @@ def unbalanced_potential(
     max_passes: int = 500,
     reduce: Reduce | None = None,
 ) -> UnbalancedPotential:
-    """Solves the same problem as `unbalanced_plan` without ever holding the plan.
+    """Solve the same problem as `unbalanced_plan` without holding the plan in memory.
 
     Args:
-        rows: similarity (n, c), or `FeatureRows`, which are read chunk by chunk. Kernels are float32, or
-            float64 where the rows are.
-        class_mass: β, (c,), what each class may receive; uniform if None.
+        rows: similarity (n_samples, n_classes), or `FeatureRows`, which are read chunk by chunk. Kernels are float32,
+            or float64 if the rows are.
+        class_mass: β, the mass that each class may receive, (n_classes,); uniform if None.
         epsilon: weight of the entropy.
         marginal_penalty: κ, weight of the Kullback-Leibler penalties on both marginals.
         tolerance: accuracy of the potentials, as |ε Δl|.
-        row_counts: (n,), how often each row stands in the problem; once each if None.
-        start: class potential of a similar problem, (c,).
-        max_passes: passes over the rows before the solver gives up with a warning.
-        reduce: adds a float64 vector up over the processes that share the rows, an all-reduce as a rule;
-            None where this process has all of them. It is called once a pass, with 2 c numbers at
-            most where classes and rows are many, with c (c + 1) elsewhere.
+        row_counts: multiplicity of each row, (n_samples,); one if None.
+        start: class potential of a similar problem, (n_classes,).
+        max_passes: maximum number of passes over the rows; the solver then stops with a NumericalWarning.
+        reduce: sums a float64 vector over the processes that share the rows (all-reduce); None for a single process.
+            It is called once per pass with c (c + 1) numbers, or 2 c for many classes and rows.
 
     Returns:
-        The class potential and what follows from it.
+        The class potential, from which every row of the plan follows.
 
-    Paper: Eq. (3), (4); the solver is ours.
+    Raises:
+        DataError: an array is not finite or has the wrong shape.
+        SettingsError: a setting is out of range.
+
+    Paper: Eq. (3), (4); the solver is this project's.
     """
     rows = SimilarityRows(rows) if isinstance(rows, (Tensor, np.ndarray)) else rows
     problem = _problem(rows, class_mass, epsilon, marginal_penalty, tolerance, row_counts, reduce)
@@ -156,7 +166,7 @@ def _solve(problem: Problem, start: Array | None, tolerance: float, max_passes: 
 
 
 def _rough_start(problem: Problem) -> np.ndarray:
-    """The potential of every k-th row where rows are many, else zeros."""
+    """Return the potential of the problem of every k-th row if there are many rows, else zeros, (n_classes,)."""
     rows, counts, nowhere = problem.rows, problem.row_counts, np.zeros(problem.rows.n_classes)
     stride = problem.n_rows // max(_SAMPLE_ROWS, 2 * rows.n_classes, problem.n_rows // _SAMPLE_SHARE)
     if stride < _SAMPLE_FROM_STRIDE:
@@ -164,7 +174,7 @@ def _rough_start(problem: Problem) -> np.ndarray:
     sample = SimilarityRows(rows.every(stride))
     sample_counts = None if counts is None else counts[::stride]
     n_sample = _count(sample, sample_counts, problem.reduce)
-    # Counts may leave out just the rows that were picked.
+    # All of the selected rows may have a count of zero.
     if not n_sample:
         return nowhere
     sampled = replace(problem, rows=sample, row_counts=sample_counts, n_rows=n_sample)
@@ -174,7 +184,7 @@ def _rough_start(problem: Problem) -> np.ndarray:
 def _check_settings(epsilon: float, marginal_penalty: float, tolerance: float) -> None:
     if not 1e-3 <= epsilon <= 10:
         raise SettingsError(f"epsilon is {epsilon}; give a number from 0.001 to 10 (the paper uses 0.01).")
-    # Below, a class may receive e^(-2/κ) of its mass, which is less than what float32 kernels resolve.
+    # For a smaller κ a class may receive e^(-2/κ) of its mass, which is below the resolution of float32 kernels.
     if not 0.05 <= marginal_penalty <= 1e3:
         raise SettingsError(
             f"marginal_penalty is {marginal_penalty}; give a number from 0.05 to 1000 (the paper uses 0.5)."
@@ -211,11 +221,11 @@ def _start(start: Array, n_classes: int) -> np.ndarray:
 
 
 def _count(rows: Rows, row_counts: Tensor | None, reduce: Reduce | None) -> int:
-    """Rows of the whole problem, repeats counted, over all processes."""
+    """Return the number of rows of the whole problem, including repeats, over all processes."""
     if row_counts is not None and row_counts.shape != (len(rows),):
         raise DataError(f"row_counts has shape {tuple(row_counts.shape)} for {len(rows)} rows. Give one per row.")
     if row_counts is not None and not bool(((row_counts >= 0) & torch.isfinite(row_counts)).all()):
-        raise DataError("row_counts holds NaN, infinite or negative numbers. Give how often each row stands.")
+        raise DataError("row_counts holds NaN, infinite or negative numbers. Give the multiplicity of each row.")
     counted = float(len(rows)) if row_counts is None else float(row_counts.sum(dtype=torch.float64))
     if reduce is not None:
         counted = float(reduce(torch.tensor([counted], dtype=torch.float64))[0])

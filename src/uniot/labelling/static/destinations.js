@@ -1,23 +1,23 @@
-// Where images or a group can be put.
+// Categories that images or a group can be moved to.
 
-import { current, faceOf, isGroup, nameOf } from "./current.js";
+import { current, exemplarOf, isGroup, nameOf } from "./state.js";
 import { count } from "./dom.js";
-import { similarityText } from "./show.js";
+import { similarityText } from "./render.js";
 
-/** Places to choose from, the most similar first. */
+/** Choices for the picker, the most similar first. */
 export function destinations(onlyClasses, ofSelection) {
-  const rank = new Map(current.view.similar.map((one, index) => [one.place, index]));
-  const cosine = new Map(current.view.similar.map((one) => [one.place, similarityText(one.cosine)]));
+  const rank = new Map(current.view.similar.map((one, index) => [one.category, index]));
+  const cosine = new Map(current.view.similar.map((one) => [one.category, similarityText(one.cosine)]));
   const all = [...(onlyClasses ? [] : current.state.groups), ...current.state.classes]
-    .filter((one) => one.place !== current.place)
-    .sort((a, b) => (rank.get(a.place) ?? 0) - (rank.get(b.place) ?? 0));
+    .filter((one) => one.category !== current.category)
+    .sort((a, b) => (rank.get(a.category) ?? 0) - (rank.get(b.category) ?? 0));
   const choices = all.map((one) => ({
-    place: one.place,
+    category: one.category,
     name: isGroup(one) && one.name ? `${one.name} (group ${one.number})` : nameOf(one),
-    detail: [isGroup(one) ? count(one.size, "image") : "known class", cosine.get(one.place)].filter(Boolean).join(" · "),
-    source: faceOf(one),
+    detail: [isGroup(one) ? count(one.size, "image") : "known class", cosine.get(one.category)].filter(Boolean).join(" · "),
+    source: exemplarOf(one),
   }));
-  if (ofSelection && !onlyClasses) choices.push({ place: "new", name: "A new group", detail: "", source: null });
-  if (current.place !== "discarded" && !onlyClasses) choices.push({ place: "discarded", name: "Discarded", detail: "in no class", source: null });
+  if (ofSelection && !onlyClasses) choices.push({ category: "new", name: "A new group", detail: "", source: null });
+  if (current.category !== "discarded" && !onlyClasses) choices.push({ category: "discarded", name: "Discarded", detail: "left out", source: null });
   return choices;
 }

@@ -1,8 +1,8 @@
-// Elements of the page, made and kept without ever parsing text as HTML.
+// Helpers to create and update elements; text is never parsed as HTML.
 
 export const byId = (id) => document.getElementById(id);
 
-/** A new element with properties, `data` and `aria` attributes, and children. */
+/** Creates an element with properties, `data` and `aria` attributes, and children. */
 export function element(tag, { data = {}, aria = {}, ...properties } = {}, ...children) {
   const made = Object.assign(document.createElement(tag), properties);
   Object.assign(made.dataset, data);
@@ -11,7 +11,7 @@ export function element(tag, { data = {}, aria = {}, ...properties } = {}, ...ch
   return made;
 }
 
-/** Lets a list show items in order. Elements that stay are kept, so that pictures do not flicker and focus stays. */
+/** Updates a list to show items in order. Elements are reused, so that images do not flicker and keep the focus. */
 export function showItems(list, items, keyOf, make, update) {
   const kept = new Map([...list.children].map((child) => [child.dataset.key, child]));
   const shown = items.map((item) => {
@@ -28,7 +28,7 @@ export function showItems(list, items, keyOf, make, update) {
   });
 }
 
-/** A picture that steps aside where it cannot be shown; one of low priority waits for the others. */
+/** Creates an image that is hidden if it cannot be loaded. */
 export function picture(source, fetchPriority = "auto") {
   const image = element("img", { alt: "", loading: "lazy", decoding: "async", draggable: false, fetchPriority });
   image.addEventListener("error", () => image.classList.add("gone"));

@@ -1,12 +1,12 @@
-// Images dragged to a group or class of the list; the keyboard does the same with “Move to…”.
+// Drag images to a group or class of the sidebar; with the keyboard, “Move to…” does the same.
 
 /**
- * @param gallery where images are dragged from
- * @param list where the links of places are
- * @param moveTo called with the place that the selected images were dropped on
+ * @param gallery that images are dragged from
+ * @param list with the links of the categories
+ * @param moveTo called with the category that the images are dropped on
  */
 export function makeDragging(gallery, list, moveTo) {
-  const linkAt = (event) => event.target.closest?.("a[data-place]") ?? null;
+  const linkAt = (event) => event.target.closest?.("a[data-category]") ?? null;
 
   gallery.list.addEventListener("dragstart", (event) => {
     const tile = event.target.closest(".tile");
@@ -28,6 +28,6 @@ export function makeDragging(gallery, list, moveTo) {
     if (!link) return;
     event.preventDefault();
     link.classList.remove("drop");
-    moveTo(link.dataset.place);
+    moveTo(link.dataset.category);
   });
 }

@@ -1,13 +1,13 @@
-// The images of a place: tiles to select with mouse, touch or keys.
+// The images of a category: tiles to select with mouse, touch or keys.
 
 import { element, picture, showItems } from "./dom.js";
 
 export class Gallery {
   /**
    * @param list the listbox
-   * @param sourceOf address of the picture of a row, or null where there are no pictures
+   * @param sourceOf returns the address of the thumbnail of a row; null if the run has no images
    * @param onSelect called when the selection has changed
-   * @param onLook called with the index of a tile to look at closely
+   * @param onLook called with the index of a tile to enlarge
    */
   constructor(list, { sourceOf, onSelect, onLook }) {
     Object.assign(this, { list, sourceOf, onSelect, onLook });
@@ -43,7 +43,7 @@ export class Gallery {
     this.focus();
   }
 
-  /** Selects what is dragged, unless it is selected already. */
+  /** Selects the tile that is dragged, unless it is part of the selection. */
   takeUp(tile) {
     const index = [...this.list.children].indexOf(tile);
     if (this.selected.has(this.samples[index].row)) return;
@@ -107,7 +107,7 @@ export class Gallery {
   #onDoubleClick(event) {
     const index = this.#indexOf(event);
     if (index < 0) return;
-    this.toggle(index); // the first of the two clicks had selected it
+    this.toggle(index); // the first of the two clicks selected it
     this.onLook(index);
   }
 

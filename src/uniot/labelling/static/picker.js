@@ -1,4 +1,4 @@
-// A dialog that asks for one of many places: type to filter, arrows to go, Enter to choose.
+// A dialog to choose a category: type to search, arrow keys to move, Enter to choose.
 
 import { byId, element, picture } from "./dom.js";
 
@@ -9,9 +9,9 @@ const list = byId("picker-list");
 const plain = (text) => text.normalize("NFD").replace(/\p{M}/gu, "").toLowerCase();
 
 /**
- * @param title what is asked
- * @param choices in order: { place, name, detail, source (of a picture, or null) }
- * @returns the place, or null where the person thought better of it
+ * @param title of the dialog
+ * @param choices in order: { category, name, detail, source (of a picture, or null) }
+ * @returns the category, or null if the dialog was cancelled
  */
 export function choose(title, choices) {
   byId("picker-title").textContent = title;
@@ -36,21 +36,21 @@ export function choose(title, choices) {
     mark();
   }
 
-  function take(place) {
-    chosen = place;
+  function take(category) {
+    chosen = category;
     dialog.close();
   }
 
-  const items = choices.map(({ place, name, detail, source }) => {
+  const items = choices.map(({ category, name, detail, source }) => {
     const item = element(
       "li",
-      { id: `choice-${place}`, aria: { role: "option" } },
+      { id: `choice-${category}`, aria: { role: "option" } },
       source === null ? null : picture(source),
       element("span", { className: "name", textContent: name }),
       element("span", { className: "detail", textContent: detail }),
     );
-    item.addEventListener("click", () => take(place));
-    return { place, item, name: plain(name) };
+    item.addEventListener("click", () => take(category));
+    return { category, item, name: plain(name) };
   });
 
   function onKey(event) {
@@ -59,7 +59,7 @@ export function choose(title, choices) {
       current = Math.max(0, Math.min(shown.length - 1, current + steps[event.key]));
       mark();
     } else if (event.key === "Enter") {
-      if (shown.length) take(shown[current].place);
+      if (shown.length) take(shown[current].category);
     } else return;
     event.preventDefault();
   }

@@ -1,17 +1,17 @@
-// A dialog that asks for the labels of single images, those first that settle most others.
+// A dialog to label single images, the most useful first.
 
-import { about, current, thumbnail } from "./current.js";
+import { about, current, thumbnail } from "./state.js";
 import { byId, count, element, picture, setSource } from "./dom.js";
 import { Problem, readQueue } from "./server.js";
 
 const SHOWN = 8;
 
 const gainOf = ({ settles }) =>
-  settles < 1 ? "Labelling this one settles hardly any others." : `Labelling this one is expected to settle about ${count(settles, "other")}.`;
+  settles < 1 ? "Few other images look like this one." : `Its label will probably fit about ${count(settles, "other image")}.`;
 
 /**
- * @param label called with a row and a label; resolves when that is done
- * @param discard called with a row; resolves when that is done
+ * @param label called with a row and a label; resolves when it is saved
+ * @param discard called with a row; resolves when it is saved
  * @returns a function that opens the dialog
  */
 export function makeQueue({ label, discard, onProblem }) {
@@ -38,7 +38,7 @@ export function makeQueue({ label, discard, onProblem }) {
     const source = thumbnail("target", sample.row);
     const button = element("button", { type: "button", className: "quiet", title: gainOf(sample), aria: { label: `${sample.name}: ${gainOf(sample)}` } },
       source ? picture(source) : element("span", { className: "name", textContent: sample.name }),
-      element("span", { className: "detail", textContent: `settles ~${sample.settles}` }));
+      element("span", { className: "detail", textContent: sample.settles ? `~${count(sample.settles, "other")}` : "" }));
     button.addEventListener("click", () => show(sample));
     return element("li", { data: { row: sample.row } }, button);
   }
@@ -46,30 +46,30 @@ export function makeQueue({ label, discard, onProblem }) {
   async function refresh() {
     byId("queue-text").textContent = "";
     try {
-      samples = (await readQueue(about.most_queued)).samples;
+      samples = (await readQueue(about.max_queue_length)).samples;
     } catch (problem) {
       if (!(problem instanceof Problem)) throw problem;
       dialog.close();
       return onProblem(problem);
     }
-    // What was skipped comes again when nothing else is left.
-    const following = [...samples.filter((one) => !skipped.has(one.row)), ...samples.filter((one) => skipped.has(one.row))];
-    byId("queue-list").replaceChildren(...following.slice(0, SHOWN).map(item));
-    show(following[0] ?? null);
+    // Skipped images come last.
+    const ordered = [...samples.filter((one) => !skipped.has(one.row)), ...samples.filter((one) => skipped.has(one.row))];
+    byId("queue-list").replaceChildren(...ordered.slice(0, SHOWN).map(item));
+    show(ordered[0] ?? null);
   }
 
   async function after(work) {
     byId("queue-text").textContent = "Saving…";
     await work;
-    const told = byId("problem").textContent || byId("message").textContent;
+    const message = byId("problem").textContent || byId("message").textContent;
     await refresh();
-    byId("queue-text").textContent = told;
+    byId("queue-text").textContent = message;
   }
 
   byId("queue-form").addEventListener("submit", (event) => {
     event.preventDefault();
     const text = field.value.trim();
-    if (!text) byId("queue-text").textContent = "Type what it is, or skip it.";
+    if (!text) byId("queue-text").textContent = "Type what the image shows, or skip it.";
     else if (here) after(label(here.row, text));
   });
   byId("queue-skip").addEventListener("click", () => {
@@ -81,6 +81,8 @@ export function makeQueue({ label, discard, onProblem }) {
 
   return async () => {
     if (current.state === null || dialog.open) return;
+    // Text typed before the image is there would be lost.
+    byId("queue-one").hidden = byId("queue-none").hidden = true;
     dialog.showModal();
     await refresh();
   };

@@ -1,6 +1,6 @@
-// Talks to the server that this page came from.
+// Requests to the server of this page.
 
-/** Something to tell the person; `state` is the present one where the page was behind. */
+/** An error message for people; `state` is the latest one if the page was out of date. */
 export class Problem extends Error {
   constructor(message, state = null) {
     super(message);
@@ -8,7 +8,7 @@ export class Problem extends Error {
   }
 }
 
-const ENDED = "No answer from “uniot label”: it has ended. Everything you did is saved. Start it again, and open the address that it prints.";
+const ENDED = "“uniot label” is not running any more. Everything you did is saved. Start it again and open the address that it prints.";
 
 async function ask(path, options = {}) {
   let response;
@@ -27,8 +27,8 @@ const post = (path, body) =>
   ask(path, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) });
 
 export const readState = () => ask("/state");
-export const readGallery = (look) => ask(`/gallery?${new URLSearchParams(look)}`);
-export const act = (seen, action, look) => post("/actions", { seen, action, look });
+export const readGallery = (view) => ask(`/gallery?${new URLSearchParams(view)}`);
+export const act = (seen, action, view) => post("/actions", { seen, action, view });
 export const readQueue = (count) => ask(`/queue?${new URLSearchParams({ count })}`);
 export const writeExport = (format) => post("/export", { format });
 export const sendImport = (text) => post("/import", { text });

@@ -16,7 +16,7 @@
   }
 
   page.on("ready", () => {
-    for (const [id, unit] of [["similarity", "cosine to the prototype"], ["transport", "of the mean mass of a row"]]) {
+    for (const [id, unit] of [["similarity", "cosine to the centre of the class"], ["transport", "of the mean mass of a row"]]) {
       page.listenChart(id, "plotly_hover", (hit) => { if (!page.about.pinned()) tellCell(hit.points[0], hit.event, unit); });
       page.listenChart(id, "plotly_unhover", page.about.leave);
     }

@@ -1,0 +1,188 @@
+"""`uniot data` and `uniot methods`: the data sets and the methods that `uniot benchmark` compares."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.table import Table
+
+from uniot.cli.options import Command, Group
+from uniot.cli.screen import console
+from uniot.io.text import counted
+
+if TYPE_CHECKING:
+    from uniot.datasets.unpacked import DomainReport, SetReport
+    from uniot.methods.base import MethodInfo
+
+_MOST_LINES = 20
+# Small parts, so that Ctrl-C stops at once and the progress moves.
+_AT_ONCE = 256
+
+app = typer.Typer(cls=Group, no_args_is_help=True, rich_markup_mode="markdown", help="The data sets of the benchmark.")
+
+
+@app.command("list", cls=Command)
+def list_sets() -> None:
+    """List the data sets, their tasks, and where to get them.
+
+    Example: `uniot data list`
+    """
+    from uniot.datasets.catalogue import BENCHMARK_SETS
+
+    screen = console()
+    for known in BENCHMARK_SETS:
+        images = sum(domain.n_images for domain in known.domains)
+        classes = counted(len(known.classes), "class", "classes")
+        screen.print(f"{known.name}: {known.title}, {classes}, {counted(images, 'image')}")
+        screen.print(f"  domains  {', '.join(f'{domain.letter} {domain.folder}' for domain in known.domains)}")
+        screen.print(f"  tasks    {', '.join(known.tasks)}")
+        screen.print(f"  splits   {'; '.join(f'{name} {_sizes(sizes)}' for name, sizes in known.splits.items())}")
+        screen.print(f"  folders  {known.layout}")
+        screen.print(f"  from     {known.home}")
+        screen.print(f"  cite     {known.citation}")
+        screen.print(f"  licence  {known.licence}")
+    screen.print("Task A2D: labelled images from A, unlabelled ones from D.")
+    screen.print("Splits: number of classes in both domains / only in the labelled / only in the unlabelled one.")
+    screen.print("uniot downloads none of them.")
+    screen.print("Next: uniot data check office31 PATH")
+
+
+@app.command(cls=Command)
+def check(
+    name: Annotated[str, typer.Argument(help="office31, office-home, visda or domainnet.")],
+    path: Annotated[Path, typer.Argument(help="Folder into which it was unpacked, or one above it.")],
+    decode: Annotated[bool, typer.Option("--decode", help="Open every image as well; takes minutes.")] = False,
+) -> None:
+    """Compare a copy of a data set with what was published: folders, classes, images.
+
+    The exit code is 0 if all is as published, and 1 otherwise.
+
+    Example: `uniot data check office31 data/office31 --decode`
+    """
+    from uniot.datasets.catalogue import benchmark_set
+
+    report = benchmark_set(name).check(path)
+    _show(report)
+    unreadable = _unreadable(report) if decode else []
+    if unreadable:
+        _show_unreadable(unreadable)
+    screen = console()
+    if not report.as_published:
+        screen.print(f"Not as published. {report.advice()}")
+        raise typer.Exit(1)
+    if unreadable:
+        screen.print(
+            f"Copy or download the {counted(len(unreadable), 'unreadable image')} anew, then run this command again."
+        )
+        raise typer.Exit(1)
+    opened = "every image opens" if decode else "no image was opened; --decode does that"
+    screen.print(f"{report.benchmark.title} is as published ({opened}).")
+
+
+def _show(report: SetReport) -> None:
+    from rich.text import Text
+
+    # Text, because the name of a folder may look like markup.
+    title = Text(f"{report.benchmark.title} in {report.root}")
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
+    for column in ("domain", "folder", "classes", "images", "verdict"):
+        table.add_column(column, justify="right" if column in ("classes", "images") else "left", overflow="fold")
+    for found in report.domains:
+        folder = "-" if found.folder is None else str(found.folder.relative_to(report.root))
+        classes = f"{found.n_classes}/{found.n_expected_classes}"
+        images = f"{len(found.files)}/{found.domain.n_images}"
+        table.add_row(found.domain.letter, Text(folder), classes, images, Text(_verdict(found)))
+    console().print(table)
+
+
+def _verdict(found: DomainReport) -> str:
+    notes = list(found.faults) or ["as published"]
+    if found.extra_folders:
+        notes.append(f"not used, because not a class: {', '.join(found.extra_folders[:_MOST_LINES])}")
+    return "; ".join(notes)
+
+
+def _unreadable(report: SetReport) -> list[tuple[Path, str]]:
+    """Return the files that do not open as images, each with the reason."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    from rich.console import Console
+    from rich.progress import track
+
+    paths = [file.path for found in report.domains for file in found.files]
+    parts = [paths[start : start + _AT_ONCE] for start in range(0, len(paths), _AT_ONCE)]
+    screen = Console(stderr=True)
+    unreadable = []
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        for part in track(parts, "opening images", console=screen, transient=True, disable=not screen.is_terminal):
+            reasons = zip(part, pool.map(_why_unreadable, part), strict=True)
+            unreadable += [(path, reason) for path, reason in reasons if reason is not None]
+    return unreadable
+
+
+def _why_unreadable(path: Path) -> str | None:
+    from uniot.images.decoding import UnreadableImage, decode, read_image
+
+    try:
+        decode(read_image(path))
+    except UnreadableImage as error:
+        return error.reason
+    return None
+
+
+def _show_unreadable(unreadable: list[tuple[Path, str]]) -> None:
+    screen = console()
+    screen.print(f"{counted(len(unreadable), 'image')} cannot be read:")
+    for path, reason in unreadable[:_MOST_LINES]:
+        screen.print(f"  {path}: {reason}")
+    if len(unreadable) > _MOST_LINES:
+        screen.print(f"  … and {len(unreadable) - _MOST_LINES} more")
+
+
+def _sizes(sizes: tuple[int, int, int]) -> str:
+    return "/".join(map(str, sizes))
+
+
+def methods(
+    show_all: Annotated[
+        bool, typer.Option("--all", help="Also list variants, which leave out or replace a part of a method.")
+    ] = False,
+) -> None:
+    """List the methods that `--method` takes.
+
+    Example: `uniot methods`
+    """
+    from uniot.config import Settings
+    from uniot.methods.registry import METHODS
+
+    screen, default = console(), Settings.checked().method
+    variants = [info for info in METHODS.values() if info.variant_of is not None]
+    groups = {
+        "Without training (unless --fine-tune is given)": [info for info in METHODS.values() if info.is_closed_form],
+        "With training": [info for info in METHODS.values() if not info.is_closed_form],
+    }
+    screen.print("Keep the default unless you compare methods.\n")
+    for title, found in groups.items():
+        _show_methods(title, [info for info in found if info not in variants], default)
+    if show_all:
+        _show_methods("Variants, to see what a part of a method does", variants, default)
+    else:
+        screen.print(f"{counted(len(variants), 'variant')} of these, for ablation studies: uniot methods --all")
+    screen.print("Next: uniot adapt labelled/ unlabelled/ --method NAME --out run/")
+
+
+def _show_methods(title: str, methods: Iterable[MethodInfo], default: str) -> None:
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
+    for column in ("method", "an image is", "proposed by"):
+        table.add_column(column, no_wrap=column == "method", overflow="fold")
+    for info in methods:
+        name = f"{info.name} (default)" if info.name == default else info.name
+        rebuilt = " (reconstructed from the paper; no public code)" if info.is_reconstruction else ""
+        source_free = " (source-free: sees the source only through a trained classifier)" if info.is_source_free else ""
+        table.add_row(name, info.rule, info.source + rebuilt + source_free)
+    console().print(table)
+    console().print()

@@ -1,0 +1,295 @@
+"""Reading of the two collections of `uniot adapt`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from uniot.cli.screen import reading_progress
+from uniot.errors import DataError
+from uniot.io.text import counted
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from uniot.config import ImageSettings, Settings
+    from uniot.data_quality.checks import CheckedCollections
+    from uniot.labelling import Names
+    from uniot.runs.saving import RunWriter
+    from uniot.training.images import ImageCollections, Reading
+    from uniot.training.loop import Watch
+    from uniot.training.model import AdaptedModel
+    from uniot.training.processes import Processes
+    from uniot.training.samples import Domains
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """Two collections that were read.
+
+    Attributes:
+        domains: source and target that a method is fitted to.
+        names: names of the target samples.
+        check: function from the fitted model to probably wrong labels and near-duplicates.
+        truth: true labels of the target, (n_target,), only for the scores; None if they were not given.
+        has_unused_labels: whether the file of the target has labels that are not used.
+        images: the images; None for embeddings.
+        pixels: the digits of the demo, source and target; None for other data.
+    """
+
+    domains: Domains
+    names: list[str]
+    check: Callable[[AdaptedModel], CheckedCollections]
+    truth: np.ndarray | None
+    has_unused_labels: bool = False
+    images: ImageCollections | None = None
+    pixels: tuple[np.ndarray, np.ndarray] | None = None
+
+    @property
+    def watch(self) -> Watch | None:
+        """Return the function that adds scores to the training history; None without true labels."""
+        from uniot.training.fit import oracle_watch
+
+        if self.truth is None:
+            return None
+        return oracle_watch(self.truth, self.domains.classes, len(self.domains.target))
+
+    def write(self, writer: RunWriter, checked: CheckedCollections) -> None:
+        """Write the paths, pixels and faults of the collections, for the report and the labelling page."""
+        writer.write_checks(checked)
+        if self.pixels is not None:
+            writer.write_pixels(*self.pixels)
+        if self.images is not None:
+            writer.write_image_paths(self.images.source.files, self.images.target.files)
+            writer.write_skipped(self.images.skipped)
+            writer.write_duplicates(self.images.duplicates)
+
+
+@dataclass(frozen=True)
+class Collections:
+    """The two collections of a run, before they are read.
+
+    Attributes:
+        source: labelled collection; None for the digits of the demo.
+        target: unlabelled collection; None for the digits of the demo.
+        names: labels that people gave to target samples, which become source samples as well.
+        start: model of the run that this one continues.
+    """
+
+    source: Path | None
+    target: Path | None
+    names: Names | None = None
+    start: AdaptedModel | None = None
+
+    @classmethod
+    def of_run(cls, run: Path) -> Collections:
+        """Return the collections of a run whose groups were named, to continue from it."""
+        from uniot.labelling import read_names
+        from uniot.runs import Run
+
+        opened = Run.open(run)
+        start, inputs, files = opened.saved_model, opened.inputs, opened.files
+        if not files.labels.is_file():
+            raise DataError(f"{files.labels} does not exist. Name the groups with `uniot label {run}`.")
+        names = read_names(files.labels)
+        if files.names.is_file():
+            names = read_names(files.names).followed_by(names)
+        if inputs.get("demo") == "digits":
+            return cls(None, None, names, start)
+        if "source" not in inputs or "target" not in inputs:
+            raise DataError(
+                f"{files.settings} does not name the folders of the images. Start a new run: "
+                f"`uniot adapt labelled/ unlabelled/ --names {files.labels} --out new/`."
+            )
+        return cls(Path(inputs["source"]), Path(inputs["target"]), names, start)
+
+    @property
+    def inputs(self) -> dict[str, str]:
+        """Return where the collections are, for settings.toml."""
+        if self.source is None or self.target is None:
+            return {"demo": "digits"}
+        return {"source": str(self.source.absolute()), "target": str(self.target.absolute())}
+
+    def are_images(self) -> bool:
+        """Return whether the collections are images.
+
+        Raises:
+            DataError: one is missing, they are of two kinds, or they are the same.
+        """
+        from uniot.images.files import holds_images
+
+        if self.source is None or self.target is None:
+            return False
+        for place in (self.source, self.target):
+            if not place.exists():
+                raise DataError(
+                    f"{place} does not exist. Give a folder of images, a list file, or a file of embeddings."
+                )
+        kinds = ["images" if holds_images(place) else "embeddings" for place in (self.source, self.target)]
+        if kinds[0] != kinds[1]:
+            raise DataError(
+                f"{self.source} contains {kinds[0]}, but {self.target} {kinds[1]}. Give images for both, or embeddings."
+            )
+        if self.start is None and self.source.samefile(self.target):
+            kind = "folder" if self.source.is_dir() else "file"
+            raise DataError(
+                f"source and target are the same {kind}, {self.source}. Give the labelled samples first, then the ones "
+                "to label."
+            )
+        return kinds[0] == "images"
+
+
+def read_embedding_pair(collections: Collections, settings: Settings, labels: str | None) -> Inputs:
+    """Read two files of embeddings, or the digits of the demo.
+
+    Args:
+        collections: where they are.
+        settings: of the run.
+        labels: file with the true labels of the target, for the scores.
+
+    Returns:
+        The inputs of a run.
+    """
+    import numpy as np
+
+    from uniot.data_quality.checks import LabelledSamples, check_collections
+    from uniot.datasets.digits import rewrite
+    from uniot.io.embedding_files import read_labels
+    from uniot.labelling import named_embeddings
+    from uniot.training.samples import domains_from_arrays
+
+    if labels == "folders":
+        raise DataError("--target-labels folders is for images. Give the file that contains the labels.")
+    read = _arrays(collections)
+    x, y, target, names, source_names = read.x, read.y, read.target, read.names, read.source_names
+    truth = None if labels is None else read_labels(Path(labels), names)
+    if collections.names is not None:
+        x, y, target, kept = named_embeddings(x, y, target, names, collections.names)
+        decided = zip(collections.names.names, collections.names.decisions.tolist(), strict=True)
+        source_names = source_names + [name for name, decision in decided if decision != "discarded"]
+        names = [name for name, keep in zip(names, kept, strict=True) if keep]
+        truth = None if truth is None else truth[kept]
+    is_demo = collections.source is None
+    labelled = LabelledSamples(x, source_names, np.asarray(y), np.arange(len(x)) >= len(read.x))
+    return Inputs(
+        domains_from_arrays(x, y, target, settings, augment=rewrite if is_demo else None),
+        names,
+        lambda model: check_collections(labelled, LabelledSamples(target, names, model.labels(model.target))),
+        truth,
+        has_unused_labels=read.has_labels and truth is None,
+        pixels=(x, target) if is_demo else None,
+    )
+
+
+@dataclass(frozen=True)
+class _Arrays:
+    """Arrays of both collections, the names of their samples, and whether the target has labels."""
+
+    x: np.ndarray
+    y: np.ndarray
+    target: np.ndarray
+    names: list[str]
+    source_names: list[str]
+    has_labels: bool
+
+
+def _arrays(collections: Collections) -> _Arrays:
+    from uniot.datasets.digits import load_digits_pair
+    from uniot.io.embedding_files import read_embeddings
+
+    if collections.source is None or collections.target is None:
+        digits = load_digits_pair()
+        x, y = digits.source_images, digits.source_labels
+        return _Arrays(x, y, digits.target_images, digits.target_names, _numbers(len(x)), has_labels=False)
+    labelled, unlabelled = read_embeddings(collections.source), read_embeddings(collections.target)
+    if labelled.y is None:
+        raise DataError(
+            f"{collections.source} contains no labels. Save them as y: `numpy.savez(file, x=embeddings, y=labels)`."
+        )
+    return _Arrays(
+        labelled.x,
+        labelled.y,
+        unlabelled.x,
+        names=unlabelled.ids or _numbers(len(unlabelled.x)),
+        source_names=labelled.ids or _numbers(len(labelled.x)),
+        has_labels=unlabelled.y is not None,
+    )
+
+
+def _numbers(count: int) -> list[str]:
+    return [str(row) for row in range(count)]
+
+
+def read_image_pair(
+    collections: Collections,
+    settings: Settings,
+    images: ImageSettings,
+    reading: Reading,
+    processes: Processes,
+    labels: str | None,
+) -> Inputs:
+    """Read two collections of images.
+
+    Args:
+        collections: where they are.
+        settings: of the run.
+        images: the backbone, and the part of it that is trained.
+        reading: how files are read.
+        processes: processes that share the work.
+        labels: `folders` or a list file with the true labels of the target, for the scores.
+
+    Returns:
+        The inputs of a run.
+    """
+    import numpy as np
+
+    from uniot.images.backbones import ImageReader
+    from uniot.images.files import (
+        check_list,
+        classes_one_folder_below,
+        labelled_images,
+        labels_from_folders,
+        labels_from_list,
+        unlabelled_images,
+    )
+    from uniot.labelling import named_images
+    from uniot.training.images import read_collections
+
+    assert collections.source is not None
+    assert collections.target is not None
+    start = collections.start
+    reader = start.reader if start is not None and start.reader else ImageReader.open(images)
+    check_list(collections.target)
+    source, files = labelled_images(collections.source), unlabelled_images(collections.target)
+    below = classes_one_folder_below(collections.source, source)
+    if below is not None and collections.names is None:
+        raise DataError(f"{collections.source} has one class only, {below.name!r}. Did you mean {below}?")
+    # Looked up before the work begins, so that a wrong file is reported at once; training never uses it.
+    truth = None
+    if labels is not None:
+        truth = np.array(labels_from_folders(files) if labels == "folders" else labels_from_list(Path(labels), files))
+    if collections.names is not None:
+        source, files, kept = named_images(source, files, collections.names)
+        truth = None if truth is None else truth[kept]
+    read = read_collections(source, files, reader, reading, processes)
+    true = None if truth is None else truth[read.target.kept]
+    names = [file.name for file in read.target.files]
+    return Inputs(read.domains(settings), names, read.check, true, images=read)
+
+
+def open_reading(
+    collections: Collections, strict: bool, store: Path | None, workers: int | None, stack: ExitStack | None
+) -> Reading:
+    """Return how images are read; progress is shown until `stack` ends, and not at all if it is None."""
+    from uniot.images.store import EmbeddingStore
+    from uniot.training.images import Reading
+
+    titles = {"source": str(collections.source), "target": str(collections.target)}
+    if collections.names is not None:
+        n_labelled = int((collections.names.decisions != "discarded").sum())
+        titles["source"] += f" and {counted(n_labelled, 'image')} that you labelled"
+    progress = None if stack is None else stack.enter_context(reading_progress(titles))
+    return Reading(EmbeddingStore(store), strict, workers, progress)

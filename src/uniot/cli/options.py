@@ -1,0 +1,180 @@
+"""What all commands share: plain help, any encoding, checks of places, and common options."""
+
+from __future__ import annotations
+
+import codecs
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from uniot.errors import RunFolderError, SettingsError
+from uniot.io.text import plural
+
+
+class Interrupted(Exception):
+    """Ctrl-C, raised before typer turns it into an exit code without a message."""
+
+
+class Command(TyperCommand):
+    """Command whose help shows a flag without a type."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        return _with_plain_flags(super().get_params(ctx))
+
+
+class Group(TyperGroup):
+    """Commands that raise Interrupted on Ctrl-C."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        return _with_plain_flags(super().get_params(ctx))
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            raise Interrupted from None
+
+
+def _with_plain_flags(parameters: list[Any]) -> list[Any]:
+    # A flag takes no value: <bool> after it would mislead.
+    for parameter in parameters:
+        if getattr(parameter, "is_flag", False):
+            parameter.metavar = ""
+    return parameters
+
+
+_HANDLER = "uniot-ascii"
+# Characters that commands print. Others, such as those of file names, are escaped: \u4e2d.
+_IN_ASCII = {
+    "±": "+-",
+    "×": "x",
+    "−": "-",
+    "–": "-",
+    "…": "...",
+    "→": "->",
+    "³": "^3",
+    "₀": "0",
+    "α": "alpha",
+    "β": "beta",
+    "γ": "gamma",
+    "ε": "epsilon",
+    "η": "eta",
+    "κ": "kappa",
+    "λ": "lambda",
+    "μ": "mu",
+    "ρ": "rho",
+    "τ": "tau",
+    "•": "*",
+    "’": "'",
+    "“": '"',
+    "”": '"',
+}
+
+
+def print_anywhere() -> None:
+    """Make standard output and standard error replace characters that their encoding lacks, instead of failing."""
+    codecs.register_error(_HANDLER, _in_ascii)
+    for stream in (sys.stdout, sys.stderr):
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure is None:
+            continue
+        # With UTF-8 and surrogateescape, file names are printed byte for byte.
+        if stream.errors != "surrogateescape" or codecs.lookup(stream.encoding).name != "utf-8":
+            reconfigure(errors=_HANDLER)
+
+
+def _in_ascii(error: UnicodeError) -> tuple[str | bytes, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    letters = error.object[error.start : error.end]
+    written = (_IN_ASCII.get(one) or one.encode("ascii", "backslashreplace").decode("ascii") for one in letters)
+    return "".join(written), error.end
+
+
+def check_writable(file: Path, suffixes: Sequence[str] = ()) -> None:
+    """Raise RunFolderError if a file cannot be written, before the work begins.
+
+    Args:
+        file: file to write; its folder need not exist.
+        suffixes: allowed endings; any if empty.
+    """
+    if suffixes and file.suffix.lower() not in suffixes:
+        raise RunFolderError(f"{file} ends with {file.suffix!r}. Give a file that ends with {', '.join(suffixes)}.")
+    if file.is_dir():
+        raise RunFolderError(f"{file} is a folder. Give the name of a file.")
+    check_folder(file.parent)
+
+
+def check_folder(folder: Path) -> None:
+    """Raise RunFolderError if a folder cannot be made or written to."""
+    place = next((here for here in (folder, *folder.absolute().parents) if here.exists()), Path("/"))
+    if not place.is_dir():
+        raise RunFolderError(f"{place} is a file, so nothing can be written to {folder}. Give another folder.")
+    if not os.access(place, os.W_OK):
+        raise RunFolderError(f"{place} cannot be written to. Give a folder in which you may write.")
+
+
+def refuse_for_embeddings(options: Mapping[str, object], why: str) -> None:
+    """Raise SettingsError if options for images are given with embeddings.
+
+    Args:
+        options: options by name; None if an option was not given.
+        why: end of the message: what was given instead of images.
+    """
+    given = [name for name, value in options.items() if value is not None]
+    if given:
+        raise SettingsError(
+            f"{', '.join(given)} {plural(len(given), 'is', 'are')} for images, and {why}. Leave it out."
+        )
+
+
+class Prefer(Enum):
+    """Side that the threshold between known and unknown favours."""
+
+    KNOWN = "known"
+    UNKNOWN = "unknown"
+
+
+PrivatePrior = Annotated[
+    float | None,
+    typer.Option(
+        min=0,
+        max=1,
+        help="Fraction of the unlabelled images to call unknown, from 0 to 1. Default: the method decides.",
+        show_default=False,
+    ),
+]
+Preferred = Annotated[
+    Prefer | None,
+    typer.Option(
+        help="`known`: half as many unknown; `unknown`: half as many known. Default: the method decides.",
+        show_default=False,
+    ),
+]
+_IMAGES = "Images"
+Weights = Annotated[
+    Path | None,
+    typer.Option(
+        help="File with weights of that network: .safetensors, or a state dict of PyTorch.", rich_help_panel=_IMAGES
+    ),
+]
+Strict = Annotated[
+    bool, typer.Option("--strict", help="Stop at the first image that cannot be read.", rich_help_panel=_IMAGES)
+]
+Store = Annotated[
+    Path | None,
+    typer.Option(
+        help="Folder that stores what was computed from images, for later runs. Default: in your cache folder.",
+        rich_help_panel=_IMAGES,
+    ),
+]
+Workers = Annotated[
+    int | None,
+    typer.Option(min=0, help="Threads that read and decode images. Default: one per core.", rich_help_panel=_IMAGES),
+]

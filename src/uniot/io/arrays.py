@@ -1,0 +1,251 @@
+"""Check the arrays that users give (features, labels, domains) and convert them to one form."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from uniot.errors import DataError
+
+# Blocks of this size stay in the processor's cache.
+_CHUNK_VALUES = 1 << 18
+
+
+def as_inputs(values: Any, name: str, *, n_dims: int = 2) -> np.ndarray:
+    """Return features or images as a NumPy array of finite numbers.
+
+    Args:
+        values: numpy array, torch tensor, DataFrame or nested list; any integer or floating type.
+        name: name of the argument, for error messages.
+        n_dims: 2 for embeddings, 3 for grey images.
+
+    Returns:
+        Array of shape (n_samples, n_features), or (n_samples, height, width); a view if possible, at least one sample.
+
+    Raises:
+        DataError: the values are not numeric, not finite, sparse, empty, or of another number of dimensions.
+    """
+    if isinstance(values, Tensor):
+        values = values.detach().cpu()
+        values = values.float() if values.dtype == torch.bfloat16 else values
+    if hasattr(values, "toarray") and hasattr(values, "tocsr"):
+        raise DataError(f"{name} is a sparse matrix. Give a dense array: `{name}.toarray()`.")
+    try:
+        array = np.asarray(values)
+    except ValueError as error:
+        raise DataError(f"{name} cannot be read as an array ({error}). Give rows of equal length.") from None
+    if array.dtype.kind == "c":
+        raise DataError(f"Complex data not supported: {name} has dtype {array.dtype}. Give real numbers.")
+    if array.dtype.kind not in "fiub":
+        example = array.reshape(-1)[0] if array.size else None
+        raise DataError(
+            f"{name} has dtype {array.dtype} (first value: {example!r}). Give numbers: select the numeric columns, "
+            f"or convert with `.astype(float)`."
+        )
+    if array.ndim != n_dims:
+        expected = "one row per sample and one column per dimension" if n_dims == 2 else "(samples, height, width)"
+        raise DataError(f"{name} has shape {array.shape}. Reshape your data: give an array with {expected}.")
+    if len(array) and not array[0].size:
+        raise DataError(
+            f"{name} has 0 feature(s) (shape={array.shape}) while a minimum of 1 is required. Give numbers per sample."
+        )
+    if 0 in array.shape:
+        raise DataError(f"{name} has shape {array.shape}, so it is empty. Give at least one sample.")
+    if array.dtype.kind == "f":
+        check_finite(array, name)
+    return array
+
+
+def check_finite(array: np.ndarray, name: str) -> None:
+    """Raise a DataError that names the first value of an array (n_samples, ...) that is NaN or infinite."""
+    rows = max(1, _CHUNK_VALUES // max(1, array[0].size))
+    for start in range(0, len(array), rows):
+        wrong = ~np.isfinite(array[start : start + rows])
+        if wrong.any():
+            place = np.argwhere(wrong)[0]
+            value = array[start : start + rows][tuple(place)]
+            where = f"row {start + place[0]}, column {', '.join(str(i) for i in place[1:])}"
+            raise DataError(
+                f"{name} holds {value} in {where}. Remove or repair rows with NaN or inf first: "
+                f"`numpy.isfinite({name}).all(axis=1)` finds them."
+            )
+
+
+def scaled_rows(array: np.ndarray, norm: float) -> Tensor:
+    """Scale each row to the same Euclidean norm; a row of zeros stays zero.
+
+    Args:
+        array: finite numbers, (n_samples, n_features), of any numeric type.
+        norm: Euclidean norm of the returned rows.
+
+    Returns:
+        float32 tensor, (n_samples, n_features).
+    """
+    scaled = np.empty(array.shape, dtype=np.float32)
+    rows = max(1, _CHUNK_VALUES // array.shape[1])
+    for start in range(0, len(array), rows):
+        part = array[start : start + rows].astype(np.float64)
+        # Division by the largest value keeps the squares of huge and of tiny values in range.
+        largest = np.abs(part).max(axis=1, keepdims=True)
+        part /= np.where(largest > 0, largest, 1)
+        length = np.sqrt((part * part).sum(axis=1, keepdims=True))
+        scaled[start : start + rows] = part * (norm / np.where(length > 0, length, 1))
+    return torch.from_numpy(scaled)
+
+
+def unit_directions(rows: Tensor) -> Tensor:
+    """Scale each row to unit norm; rows that have unit norm already are returned unchanged, to the last bit.
+
+    Args:
+        rows: (n_samples, n_features).
+
+    Returns:
+        Unit rows, (n_samples, n_features). A row of zeros, which has no direction, becomes the first unit vector.
+    """
+    length = rows.norm(dim=1, keepdim=True)
+    near_one = (length - 1).abs() < 1e-5
+    first_axis = (torch.arange(rows.shape[1]) == 0).to(rows.dtype)
+    unit = torch.where(length > 0, rows / length.clamp_min(1e-30), first_axis)
+    return torch.where(near_one, rows, unit)
+
+
+def unit_rows(rows: Tensor) -> np.ndarray:
+    """Return `unit_directions` of rows on the CPU as an array, (n_samples, n_features)."""
+    return np.asarray(unit_directions(rows).numpy())
+
+
+def as_labels(values: Any, name: str) -> np.ndarray:
+    """Return class labels as one array of text or of integers.
+
+    Args:
+        values: text, whole numbers (also as floats) or bytes, (n_samples,).
+        name: name of the argument, for error messages.
+
+    Returns:
+        Labels, (n_samples,), of type str or int64.
+
+    Raises:
+        DataError: labels are missing, fractional, of several types, or not one-dimensional.
+    """
+    if values is None:
+        raise DataError(f"{name} requires y to be passed, but the target y is None. Give one label per sample.")
+    array = np.asarray(values.detach().cpu() if isinstance(values, Tensor) else values)
+    if array.ndim != 1:
+        raise DataError(f"{name} has shape {array.shape}. Give one label per sample, as a flat list.")
+    if array.dtype.kind == "S":
+        array = np.char.decode(array, "utf-8")
+    if array.dtype.kind == "O":
+        kinds = {type(value) for value in array}
+        if kinds and all(issubclass(kind, str) for kind in kinds):
+            array = array.astype(str)
+        elif kinds and all(issubclass(kind, (int, np.integer)) and kind is not bool for kind in kinds):
+            array = array.astype(np.int64)
+        else:
+            names = ", ".join(sorted(kind.__name__ for kind in kinds))
+            raise DataError(f"{name} mixes {names}. Give all labels as text, or all as whole numbers, none missing.")
+    if array.dtype.kind == "f":
+        wrong = np.flatnonzero(~np.isfinite(array) | (array != np.floor(array)))
+        if len(wrong):
+            raise DataError(
+                f"{name} holds {array[wrong[0]]} in row {wrong[0]}. Give text or whole numbers, not continuous values."
+            )
+    if array.dtype.kind not in "Uiufb":
+        raise DataError(f"{name} has dtype {array.dtype}. Give text or whole numbers.")
+    return array if array.dtype.kind == "U" else array.astype(np.int64)
+
+
+def is_row_of(rows: Tensor, others: Tensor) -> np.ndarray:
+    """Return whether each row (n_rows, ...) is bitwise equal to one of `others` (n_others, ...), bool (n_rows,)."""
+    present = set(_digests(others))
+    return np.array([digest in present for digest in _digests(rows)], dtype=bool)
+
+
+def _digests(rows: Tensor) -> Iterator[bytes]:
+    return (hashlib.blake2b(row.data, digest_size=16).digest() for row in rows.contiguous().numpy())
+
+
+def target_rows(sample_domain: Any, n_rows: int) -> np.ndarray:
+    """Return which rows belong to the target, bool (n_rows,): those with a negative domain, as in skada.
+
+    Args:
+        sample_domain: domain of each row, (n_rows,): negative for the target, positive for the source.
+        n_rows: number of rows of X.
+
+    Raises:
+        DataError: `sample_domain` is not one finite number per row, or no row belongs to the target.
+    """
+    domain = np.asarray(sample_domain)
+    if domain.shape != (n_rows,) or domain.dtype.kind not in "iuf" or not np.isfinite(domain).all():
+        raise DataError(
+            f"sample_domain has shape {domain.shape} and dtype {domain.dtype} for {n_rows} rows of X. "
+            "Give one number per row: negative for the target, the others for the source."
+        )
+    rows: np.ndarray = domain < 0
+    if not rows.any():
+        raise DataError("sample_domain marks no row as target. Give the target's rows a negative number, such as -2.")
+    return rows
+
+
+def by_domain(X: Any, y: Any, sample_domain: Any) -> tuple[Any, Any, Any]:
+    """Split samples of both domains, as skada gives them, into source and target.
+
+    Args:
+        X: samples of both domains, (n_rows, ...).
+        y: labels, (n_rows,); those of the target are ignored.
+        sample_domain: domain of each row, (n_rows,): negative for the target, positive for the source.
+
+    Returns:
+        Source rows, source labels, and target rows, each of the type in which it came.
+    """
+    n_rows = len(X)
+    target = target_rows(sample_domain, n_rows)
+    if target.all():
+        raise DataError("sample_domain marks every row as target. Give the source's rows a positive number, such as 1.")
+    if y is None or len(y) != n_rows:
+        given = "no labels" if y is None else f"{len(y)} labels"
+        raise DataError(f"y has {given} for {n_rows} rows of X. Give one per row; those of the target may be anything.")
+    return rows_of(X, ~target), rows_of(y, ~target), rows_of(X, target)
+
+
+def feature_names(X: Any) -> np.ndarray | None:
+    """Return the column names of a data frame if all are text, (n_features,) of objects; None otherwise."""
+    columns = getattr(X, "columns", None)
+    if columns is None or not all(isinstance(name, str) for name in columns):
+        return None
+    return np.array(list(columns), dtype=object)
+
+
+def check_feature_names(X: Any, fitted: np.ndarray | None, name: str) -> None:
+    """Raise a DataError if the columns of a data frame are not those of the fit; frames without names are not checked.
+
+    Args:
+        X: samples, (n_samples, n_features).
+        fitted: column names of the fit, (n_features,); None if it had none.
+        name: name of the argument, for error messages.
+    """
+    names = feature_names(X)
+    if names is None or fitted is None or names.tolist() == fitted.tolist():
+        return
+    unseen, missing = (sorted(set(one) - set(other)) for one, other in ((names, fitted), (fitted, names)))
+    parts = ["The feature names should match those that were passed during fit.\n"]
+    for words, wrong in (("unseen at fit time", unseen), ("seen at fit time, yet now missing", missing)):
+        if wrong:
+            parts.append("\n- ".join([f"Feature names {words}:", *wrong[:5]]) + "\n")
+    if not unseen and not missing:
+        parts.append("Feature names must be in the same order as they were in fit.\n")
+    raise DataError("".join(parts) + f"Give {name} with the columns of the fit, in their order.")
+
+
+def rows_of(values: Any, rows: np.ndarray) -> Any:
+    """Return the rows of an array, a tensor, a data frame or a list that a mask (n_rows,) selects."""
+    if hasattr(values, "iloc"):
+        return values.iloc[rows]
+    if hasattr(values, "shape"):
+        return values[rows]
+    # Not converted to an array first, in which a single text label would turn all numbers into text.
+    return [values[row] for row in np.flatnonzero(rows)]

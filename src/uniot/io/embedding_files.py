@@ -1,0 +1,212 @@
+"""Read and write files of embeddings, with labels and sample names; nothing in a file is ever executed.
+
+The tables of readers and writers below list the supported kinds of file; a new kind is one more entry there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from uniot.errors import DataError
+from uniot.io.array_files import (
+    FileContent,
+    read_npy,
+    read_npz,
+    read_safetensors,
+    write_npy,
+    write_npz,
+    write_safetensors,
+)
+from uniot.io.arrays import as_inputs, as_labels
+from uniot.io.table_files import read_csv, read_parquet, write_csv, write_parquet
+from uniot.io.text import listed, read_text
+
+Replacing = Callable[[Path], AbstractContextManager[Path]]
+
+_READERS: dict[str, Callable[[Path, bool], FileContent]] = {
+    ".npz": read_npz,
+    ".npy": read_npy,
+    ".parquet": read_parquet,
+    ".safetensors": read_safetensors,
+    ".csv": read_csv,
+}
+_WRITERS: dict[str, Callable[[Path, np.ndarray, np.ndarray | None, Sequence[str] | None], None]] = {
+    ".npz": write_npz,
+    ".npy": write_npy,
+    ".parquet": write_parquet,
+    ".safetensors": write_safetensors,
+}
+WRITTEN_SUFFIXES = tuple(_WRITERS)
+"""Suffixes of the files that `write_embeddings` writes."""
+_NO_LABELS = (
+    "Give the true labels as an .npz with y, an .npy of labels, a .csv with the columns path and label, or a text file "
+    "with one label per line."
+)
+
+
+@dataclass(frozen=True)
+class EmbeddingFile:
+    """Embeddings of a file.
+
+    Attributes:
+        x: embeddings, (n_samples, n_features).
+        y: labels, (n_samples,); None if the file has none.
+        ids: sample names, (n_samples,); None if the file has none.
+    """
+
+    x: np.ndarray
+    y: np.ndarray | None
+    ids: list[str] | None
+
+
+def read_embeddings(path: Path, table: Path | None = None) -> EmbeddingFile:
+    """Read embeddings and, if the file has them, labels and sample names.
+
+    Args:
+        path: a file of one of these kinds.
+            .npz: arrays `x`, `y`, `ids`.
+            .npy: the embeddings, read from disk as needed; labels and names in a .csv of the same name beside it.
+            .parquet: a list column `x` or, without one, every numeric column; columns `label` and `path`.
+            .safetensors: tensors `x` and, as integers, `y`; metadata `classes` and `ids`, each a JSON list.
+            .csv: column names in the first line; columns `label` and `path`, and numbers in all others.
+        table: a .csv with the columns path, label or both, in the order of the rows; overrides those of `path`.
+
+    Returns:
+        The embeddings, labels and sample names.
+
+    Raises:
+        DataError: the file is missing, damaged or of another kind, or has labels or names for some rows only.
+    """
+    content = _read(path, with_x=True, table=table)
+    x = content.x
+    if x is None or x.ndim == 0:
+        raise DataError(f"{path} holds a single number. Give one row of numbers per sample.")
+    for what, values in (("labels", content.y), ("ids", content.ids)):
+        if values is not None and len(values) != len(x):
+            raise DataError(f"{path} has {len(values)} {what} for {len(x)} rows of x. Give one per row, or none.")
+    return EmbeddingFile(x, content.y, content.ids)
+
+
+def read_labels(path: Path, ids: list[str]) -> np.ndarray:
+    """Read the label of each sample.
+
+    Args:
+        path: any file that `read_embeddings` reads, with or without embeddings; an .npy of labels; or a text file
+            with one label per line. If the file names its samples, labels are matched by name, otherwise by order.
+        ids: sample names, as in predictions.csv, (n_samples,).
+
+    Returns:
+        Labels in the order of `ids`, (n_samples,).
+
+    Raises:
+        DataError: the file cannot be read, or has no label for a sample.
+    """
+    if not path.is_file():
+        raise DataError(f"{path} does not exist. Give a file with the true label of every target sample.")
+    if path.suffix.lower() in _READERS:
+        content = _read(path, with_x=False)
+    else:
+        content = FileContent(y=np.array(read_text(path, _NO_LABELS).splitlines(), dtype=str))
+    labels, names = content.y, content.ids
+    if labels is None:
+        raise DataError(f"{path} holds no labels. Save them as y, or in a column called label.")
+    if names is not None and len(names) != len(labels):
+        raise DataError(f"{path} has {len(names)} ids for {len(labels)} labels. Give one per label, or none.")
+    if names is None or names == ids or _only_numbered(ids, names):
+        if len(labels) != len(ids):
+            raise DataError(
+                f"{path} has {len(labels)} labels for {len(ids)} target samples. Give one per sample, in order."
+            )
+        return labels
+    return _labels_by_name(path, labels, names, ids)
+
+
+def write_embeddings(
+    path: Path,
+    x: np.ndarray,
+    y: np.ndarray | None = None,
+    ids: Sequence[str] | None = None,
+    *,
+    replacing: Replacing,
+) -> None:
+    """Write embeddings to a file that `read_embeddings` reads.
+
+    Labels and names of an .npy go into a .csv beside it, from which integer labels are read back as text.
+
+    Args:
+        path: the file; its suffix (.npz, .npy, .parquet or .safetensors) decides the kind.
+        x: embeddings, (n_samples, n_features).
+        y: labels, (n_samples,), text or whole numbers.
+        ids: sample names, (n_samples,). Bytes of a name that are not UTF-8 are written as in `uniot.io.text.as_utf8`.
+        replacing: returns a temporary path for a final one, and renames it afterwards: `uniot.io.files.replacing`.
+
+    Raises:
+        DataError: the suffix is unknown, the numbers of rows differ, or a number is not finite.
+    """
+    kind = path.suffix.lower()
+    if kind not in _WRITERS:
+        raise DataError(f"{path} ends with {kind!r}. Embeddings are written to {listed(_WRITERS)} files.")
+    x = as_inputs(x, "x")
+    y = None if y is None else as_labels(y, "y")
+    for what, values in (("labels", y), ("ids", ids)):
+        if values is not None and len(values) != len(x):
+            raise DataError(f"there are {len(values)} {what} for {len(x)} rows of x. Give one per row, or none.")
+    beside = path.with_suffix(".csv") if kind == ".npy" else None
+    has_table = y is not None or ids is not None
+    if beside is not None and not has_table and beside.exists():
+        raise DataError(
+            f"{beside} belongs to other embeddings and would be read as the labels of {path}. "
+            "Remove it, or give another name."
+        )
+    with ExitStack() as files:
+        _WRITERS[kind](files.enter_context(replacing(path)), x, y, ids)
+        if beside is not None and has_table:
+            write_csv(files.enter_context(replacing(beside)), y, ids)
+
+
+def _read(path: Path, *, with_x: bool, table: Path | None = None) -> FileContent:
+    kind = path.suffix.lower()
+    if path.is_dir():
+        raise DataError(f"{path} is a folder. Give a file of embeddings: {listed(_READERS)}.")
+    if not path.is_file():
+        raise DataError(f"{path} does not exist. Give a file of embeddings: {listed(_READERS)}.")
+    if kind not in _READERS:
+        raise DataError(f"{path} ends with {kind!r}. Embeddings are read from {listed(_READERS)} files.")
+    try:
+        content = _READERS[kind](path, with_x)
+    except MemoryError as error:
+        raise DataError(
+            f"{path} needs more memory than is available ({error}). Give fewer samples, or an .npy file."
+        ) from None
+    beside = path.with_suffix(".csv")
+    if table is None and kind == ".npy" and content.y is None and beside.is_file():
+        table = beside
+    if table is None:
+        return content
+    named = read_csv(table, with_x=False)
+    y, ids = content.y if named.y is None else named.y, content.ids if named.ids is None else named.ids
+    return FileContent(content.x, y, ids)
+
+
+def _labels_by_name(path: Path, labels: np.ndarray, names: list[str], ids: list[str]) -> np.ndarray:
+    row_of: dict[str, int] = {}
+    for row, name in enumerate(names):
+        if labels[row_of.setdefault(name, row)] != labels[row]:
+            raise DataError(f"{path} names {name!r} twice, with two labels. Give each sample a name of its own.")
+    missing = [name for name in ids if name not in row_of]
+    if missing:
+        raise DataError(
+            f"{path} has no label for {len(missing)} of {len(ids)} samples, the first is {missing[0]!r}. "
+            "Use the paths of the run's predictions.csv."
+        )
+    return np.array(labels[[row_of[name] for name in ids]])
+
+
+def _only_numbered(ids: list[str], names: list[str]) -> bool:
+    """Whether the run only numbered its samples while the label file names them: then the order decides."""
+    return ids == [str(row) for row in range(len(ids))] and not set(ids) <= set(names)

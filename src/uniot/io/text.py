@@ -1,0 +1,124 @@
+"""Text files, settings files, and counts and lists in messages."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Collection
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from uniot.errors import DataError, SettingsError
+from uniot.io.files import MOST_SETTINGS_BYTES, MOST_TEXT_BYTES, read_bounded
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+if TYPE_CHECKING:
+    from uniot.config import ImageSettings, Settings
+
+
+def plural(number: int, one: str, many: str | None = None) -> str:
+    """Return the word for one thing or for several; `many` if an s is not enough."""
+    return one if number == 1 else many or f"{one}s"
+
+
+def counted(number: int, one: str, many: str | None = None) -> str:
+    """Return a number with its word: `1 image`, `2,000 images`."""
+    return f"{number:,} {plural(number, one, many)}"
+
+
+def listed(names: Collection[object], most: int = 12) -> str:
+    """Return the first `most` names separated by commas, followed by the number of the others."""
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return ", ".join(map(str, islice(names, most))) + more
+
+
+def as_utf8(text: str) -> str:
+    r"""Return text that can be encoded as UTF-8; undecodable bytes of a file name are escaped, such as `\udcff`."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def read_text(path: Path, advice: str) -> str:
+    """Read a text file.
+
+    Args:
+        path: the file.
+        advice: end of the error message if the file is not UTF-8 text.
+
+    Returns:
+        Its text, without a byte-order mark.
+
+    Raises:
+        DataError: the file cannot be read, or is not UTF-8 text.
+    """
+    try:
+        data = read_bounded(path, MOST_TEXT_BYTES)
+    except OSError as error:
+        raise DataError(f"{path} cannot be read ({error.strerror}). Give a file that you may read.") from None
+    try:
+        text = data.decode("utf-8-sig")
+        wrong_at = data.find(b"\0")  # UTF-16 text often decodes as UTF-8, with NUL bytes in it
+    except UnicodeDecodeError as error:
+        text, wrong_at = "", error.start
+    if wrong_at >= 0:
+        line = data.count(b"\n", 0, wrong_at) + 1
+        raise DataError(f"line {line} of {path} is not UTF-8 text. {advice}")
+    return text
+
+
+def read_settings(path: Path) -> tuple[Settings, ImageSettings | None]:
+    """Return the settings of a TOML file, which may come from an earlier version of uniot.
+
+    Args:
+        path: a settings file, such as that of another run.
+
+    Returns:
+        The settings, and the image settings if the file has a table of them.
+
+    Raises:
+        SettingsError: the file cannot be read, is not TOML, or has a setting that does not exist or is out of range.
+    """
+    # pydantic takes a tenth of a second, which `uniot --help` does not need.
+    from uniot.config import ImageSettings, Settings, upgraded_settings
+
+    try:
+        values = _read_toml(path)
+    except OSError as error:
+        raise SettingsError(
+            f"{path} cannot be read ({error.strerror}). Give a settings file, such as that of another run."
+        ) from None
+    except ValueError as error:
+        raise SettingsError(f"{path} is not valid TOML ({error}). Correct it or remove it.") from None
+    values.pop("inputs", None)
+    images = values.pop("images", None)
+    return Settings.checked(**upgraded_settings(values)), None if images is None else ImageSettings.checked(**images)
+
+
+def read_inputs(path: Path) -> dict[str, str]:
+    """Return where the data of a run came from.
+
+    Args:
+        path: the settings file of a run.
+
+    Returns:
+        The inputs by name; empty if the file has no table of them.
+
+    Raises:
+        SettingsError: the file cannot be read.
+    """
+    try:
+        inputs = _read_toml(path).get("inputs", {})
+    except (OSError, ValueError) as error:
+        raise SettingsError(f"{path} cannot be read ({error}). Give a run made with `uniot adapt`.") from None
+    return {str(name): str(value) for name, value in inputs.items()} if isinstance(inputs, dict) else {}
+
+
+def _read_toml(path: Path) -> dict[str, Any]:
+    """Return the content of a TOML file; raise ValueError if its text is malformed."""
+    try:
+        return tomllib.loads(read_bounded(path, MOST_SETTINGS_BYTES).decode("utf-8"))
+    except RecursionError:
+        raise ValueError("nested too deeply") from None

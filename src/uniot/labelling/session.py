@@ -1,0 +1,299 @@
+"""Run a labelling session: check each action, save it, and only then apply it; prepare the views of the page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from threading import RLock
+from typing import TYPE_CHECKING, Any
+
+from uniot.discovery.annotations import DISCARDED, as_text, class_index, class_place, is_class, is_group
+from uniot.discovery.class_count import why_ungrouped
+from uniot.errors import DataError, UniotError
+from uniot.io.text import plural
+from uniot.labelling.actions import Edit, Effect, EffectBuilder, Redo, Undo
+from uniot.labelling.formats import Exported, Format, export_labels, parse_labels
+from uniot.labelling.gallery import GalleryOrder, LabelPropagation, Order
+from uniot.labelling.state import AnnotationState, Change
+
+if TYPE_CHECKING:
+    from uniot.labelling.store import LabelStore
+    from uniot.labelling.target import Target
+
+PAGE_SIZE = 60
+
+
+class ConflictError(UniotError):
+    """Reports that a page acts on something that another page has changed since."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(
+            f"{_capitalised(what)} has been changed in another tab or window. Your last step was not carried out. The "
+            "page now shows the latest state: check it, and repeat the step if it is still right."
+        )
+
+
+@dataclass(frozen=True)
+class Step:
+    """Describes an action that can be undone or redone: its number in the log, and a text for people."""
+
+    id: int
+    text: str
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Describes the result of an action.
+
+    Attributes:
+        message: a sentence for people.
+        show: category to show afterwards if the present one no longer exists.
+    """
+
+    message: str
+    show: int | None = None
+
+
+class LabellingSession:
+    """Holds the labels of a run while people work on them; thread-safe.
+
+    Pages do not overwrite each other. An action comes with the number of the last action that its page has seen, and is
+    rejected if a later one changed a group or class that it takes samples from, a group that it moves samples to, or
+    the group that it names. An undo names the action to undo, which must still be the last one.
+
+    Args:
+        target: samples to label.
+        store: saves every action.
+
+    Attributes:
+        state: category of each sample and names of the groups.
+        order: similarity of samples and groups.
+        propagation: of single labels.
+        revision: number of the last action, 0 before the first.
+        on_change: called after every action.
+        problem: why the tables of the run folder are out of date, for people; empty if they are not.
+    """
+
+    def __init__(self, target: Target, store: LabelStore) -> None:
+        self.target = target
+        self.state = AnnotationState.initial(target.start)
+        store.load(self.state)
+        self.order = GalleryOrder(target, self.state)
+        self.propagation = LabelPropagation(target, self.state)
+        self.revision = 0
+        self.on_change: Callable[[], None] = lambda: None
+        self.problem = ""
+        self._effects = EffectBuilder(target, self.state, self.order, self.propagation)
+        self._store = store
+        self._lock = RLock()
+        self._done: list[Step] = []
+        self._undone: list[Step] = []
+        for entry in store.entries():
+            self._record(entry.id, entry.kind, entry.text)
+        self._first_revision = self.revision
+        self._changed: dict[int, int] = {}
+
+    @property
+    def to_undo(self) -> Step | None:
+        """Return the action that an undo would undo."""
+        return self._done[-1] if self._done else None
+
+    @property
+    def to_redo(self) -> Step | None:
+        """Return the action that a redo would do again."""
+        return self._undone[-1] if self._undone else None
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other threads from changing anything within a `with` block."""
+        with self._lock:
+            yield
+
+    def act(self, action: Edit | Undo | Redo, seen: int) -> Outcome:
+        """Carry out an action and save it, or change nothing.
+
+        Args:
+            action: to carry out.
+            seen: number of the last action that the page has seen.
+
+        Returns:
+            A sentence for people, and what to show next.
+
+        Raises:
+            ConflictError: another page has changed what the action concerns.
+            DataError: there is no such group, class or sample, or the name is not allowed.
+            RunFolderError: it cannot be saved.
+        """
+        with self._lock:
+            if isinstance(action, Undo | Redo):
+                return self._undo_or_redo(action)
+            self._check_unchanged(self._effects.affected(action), seen)
+            return self._carry_out(action.kind, self._effects.effect(action))
+
+    def import_labels(self, text: str) -> Outcome:
+        """Import labels from the text of a file, all or none; return a sentence for people. See `parse_labels`."""
+        with self._lock:
+            return self._carry_out("import", self._effects.import_effect(parse_labels(text, self.target.names)))
+
+    def export(self, kind: Format = "csv") -> Exported:
+        """Write the labels into the run folder in one of the formats; return the path and counts."""
+        with self._lock:
+            state = self.state.copy()
+        return export_labels(self.target, state, kind)
+
+    def category_to_show(self, text: str, instead: int | None) -> str:
+        """Return `text` if that category exists, else `instead`, else the first group."""
+        try:
+            return as_text(self._effects.category(text))
+        except DataError:
+            groups = filter(is_group, self.state.sizes())
+            return as_text(min(groups, default=DISCARDED) if instead is None else instead)
+
+    def overview(self) -> dict[str, Any]:
+        """Return every group and class with its size, the progress, and what can be undone, as JSON values."""
+        with self._lock:
+            sizes = self.state.sizes()
+            groups = [self._describe_group(one, size) for one, size in sorted(sizes.items()) if is_group(one)]
+            by_hand = self.state.category[self.state.by_hand]
+            classes: list[dict[str, Any]] = [
+                {
+                    "category": as_text(class_place(index)),
+                    "name": name,
+                    "size": sizes.get(class_place(index), 0),
+                    "by_hand": int((by_hand == class_place(index)).sum()),
+                    "exemplar": int(self.target.class_faces[index]),
+                }
+                for index, name in enumerate(self.target.classes)
+            ]
+            n_decided = sum(group["size"] for group in groups if group["name"])
+            n_decided += sizes.get(DISCARDED, 0) + sum(known["by_hand"] for known in classes)
+            n_open = sum(group["size"] for group in groups if not group["name"])
+            return {
+                "revision": self.revision,
+                "groups": groups,
+                "classes": classes,
+                "discarded": sizes.get(DISCARDED, 0),
+                "progress": {
+                    "groups_named": sum(bool(group["name"]) for group in groups),
+                    "groups": len(groups),
+                    "images_decided": n_decided,
+                    "images": n_decided + n_open,
+                },
+                "problem": self.problem,
+                "undo": _describe_step(self.to_undo),
+                "redo": _describe_step(self.to_redo),
+            }
+
+    def gallery(self, text: str, page: int, order: Order) -> dict[str, Any]:
+        """Return one page of the samples of a category, and similar categories, as JSON values.
+
+        Args:
+            text: the category, such as `group-3`.
+            page: from 0; a number that is too large gives the last page.
+            order: typical samples first, or doubtful ones.
+        """
+        with self._lock:
+            category = self._effects.category(text)
+            rows = self.order.ordered(category, order)
+            n_pages = max(1, -(-len(rows) // PAGE_SIZE))
+            page = min(page, n_pages - 1)
+            similar = [] if category == DISCARDED else self.order.similar(category)
+            return {
+                "revision": self.revision,
+                "category": text,
+                "total": len(rows),
+                "page": page,
+                "pages": n_pages,
+                "first": page * PAGE_SIZE,
+                "samples": [self._describe_sample(one) for one in rows[page * PAGE_SIZE :][:PAGE_SIZE].tolist()],
+                "similar": [{"category": as_text(other), "cosine": round(cosine, 3)} for other, cosine in similar],
+            }
+
+    def queue(self, count: int) -> dict[str, Any]:
+        """Return up to `count` samples to label next, with how many others each is expected to settle."""
+        with self._lock:
+            samples = [
+                self._describe_sample(one.row) | {"settles": round(one.settles)}
+                for one in self.propagation.next_to_label(count)
+            ]
+            return {"revision": self.revision, "samples": samples}
+
+    def _carry_out(self, kind: str, effect: Effect) -> Outcome:
+        if not effect.change:
+            return Outcome("Nothing to change: this is already so.")
+        self._commit(kind, effect.text, effect.change)
+        return Outcome(f"{_capitalised(effect.text)}.", effect.show)
+
+    def _undo_or_redo(self, action: Undo | Redo) -> Outcome:
+        undoes = isinstance(action, Undo)
+        step = self.to_undo if undoes else self.to_redo
+        if step is None or step.id != action.of:
+            raise ConflictError(f"the step to {action.kind}")
+        change = self._store.change_of(step.id)
+        change = change.inverse() if undoes else change
+        self._commit(action.kind, step.text, change, of=step.id)
+        groups = sorted(one for one in change.categories() if is_group(one) and (self.state.category == one).any())
+        return Outcome(f"{'Undone' if undoes else 'Redone'}: {step.text}.", groups[0] if groups else None)
+
+    def _check_unchanged(self, categories: Iterable[int], seen: int) -> None:
+        if not self._first_revision <= seen <= self.revision:
+            raise ConflictError("the run")
+        for category in sorted(categories):
+            if self._changed.get(category, 0) > seen:
+                raise ConflictError(self._effects.title(category))
+
+    def _commit(self, kind: str, text: str, change: Change, of: int | None = None) -> None:
+        self.target.check_in_place()
+        added = self._store.append(self.revision, kind, text, change, of)
+        self.state.apply(change)
+        self.order.forget(change.categories())
+        self._changed.update(dict.fromkeys(change.categories(), added))
+        self._record(added, kind, text)
+        self.on_change()
+
+    def _record(self, added: int, kind: str, text: str) -> None:
+        self.revision = added
+        if kind == "undo":
+            self._undone.append(self._done.pop())
+        elif kind == "redo":
+            self._done.append(self._undone.pop())
+        else:
+            self._done.append(Step(added, text))
+            self._undone.clear()
+
+    def _describe_group(self, group: int, size: int) -> dict[str, Any]:
+        name = self.state.names.get(group, "")
+        known = self.target.class_named(name) if name else None
+        ungrouped = not name and self.target.is_ungrouped(group)
+        reason = why_ungrouped(size, asked_for_none=self.target.no_groups_asked)
+        return {
+            "category": as_text(group),
+            "number": group,
+            "name": name,
+            "size": size,
+            "exemplar": self.order.exemplar(group),
+            "class": None if known is None else self.target.classes[known],
+            # Why the run did not group these samples; empty for a group.
+            "ungrouped": f"{plural(size, 'It', 'They')} {reason}." if ungrouped else "",
+        }
+
+    def _describe_sample(self, row: int) -> dict[str, Any]:
+        target, start = self.target, int(self.target.start[row])
+        return {
+            "row": row,
+            "name": target.names[row],
+            "by_hand": bool(self.state.by_hand[row]),
+            "nearest": target.classes[int(target.nearest[row])],
+            "known": is_class(start),
+            "confidence": round(float(target.confidence[row]), 3),
+            "start": target.classes[class_index(start)] if is_class(start) else target.group_title(start),
+        }
+
+
+def _describe_step(step: Step | None) -> dict[str, Any] | None:
+    return None if step is None else {"of": step.id, "text": step.text}
+
+
+def _capitalised(text: str) -> str:
+    return text[:1].upper() + text[1:]

@@ -1,0 +1,33 @@
+// State of the page: all labels, the category that is shown (group, class or discarded), and its images.
+
+import { byId } from "./dom.js";
+
+export const about = JSON.parse(byId("about").textContent);
+
+export const current = {
+  state: JSON.parse(byId("state").textContent),
+  category: null,
+  page: 0,
+  view: { samples: [], similar: [], total: 0, pages: 1, first: 0 },
+};
+
+export const groupAt = (category) => current.state.groups.find((one) => one.category === category) ?? null;
+export const classAt = (category) => current.state.classes.find((one) => one.category === category) ?? null;
+export const groupHere = () => groupAt(current.category);
+export const classHere = () => classAt(current.category);
+
+export const exists = (category) => category === "discarded" || groupAt(category) !== null || classAt(category) !== null;
+export const allCategories = () =>
+  [...current.state.groups, ...current.state.classes].map((one) => one.category).concat("discarded");
+
+export const isGroup = (one) => "number" in one;
+export const nameOf = (one) => one.name || (one.ungrouped ? "Unknown, not grouped" : `Group ${one.number}`);
+export const titleOf = (one) => {
+  if (!isGroup(one)) return `known class “${one.name}”`;
+  return one.ungrouped ? "the unknown without a group" : `group ${one.number}${one.name ? ` “${one.name}”` : ""}`;
+};
+
+/** Address of a thumbnail, or null; it contains the run because browsers cache images. */
+export const thumbnail = (collection, row) =>
+  about.pictures && row >= 0 ? `/pictures/${collection}/${row}?run=${about.version}` : null;
+export const exemplarOf = (one) => thumbnail(isGroup(one) ? "target" : "source", one.exemplar);

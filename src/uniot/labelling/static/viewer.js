@@ -1,0 +1,44 @@
+// A dialog that shows one image enlarged, with buttons for the previous and the next one.
+
+import { about } from "./state.js";
+import { byId, setSource } from "./dom.js";
+
+/** @returns a function that opens the dialog at an index of the gallery */
+export function makeViewer(gallery) {
+  const dialog = byId("viewer");
+  let index = 0;
+
+  function look(wanted) {
+    if (wanted < 0 || wanted >= gallery.samples.length) return;
+    index = wanted;
+    const sample = gallery.samples[index];
+    byId("viewer-title").textContent = sample.name;
+    byId("viewer-picture").hidden = !about.pictures;
+    if (about.pictures) setSource(byId("viewer-picture"), `/pictures/target/${sample.row}/large?run=${about.version}`);
+    byId("viewer-about").textContent =
+      `Prediction: ${sample.known ? "" : "unknown, "}${sample.start} (confidence ${sample.confidence.toFixed(2)}). ` +
+      `Most similar known class: ${sample.nearest}.` + (sample.by_hand ? " Moved here by hand." : "");
+    byId("viewer-previous").disabled = index === 0;
+    byId("viewer-next").disabled = index === gallery.samples.length - 1;
+    showSelected();
+    if (!dialog.open) dialog.showModal();
+  }
+
+  function showSelected() {
+    const isSelected = gallery.selected.has(gallery.samples[index].row);
+    byId("viewer-select").textContent = isSelected ? "Unselect" : "Select";
+  }
+
+  byId("viewer-previous").addEventListener("click", () => look(index - 1));
+  byId("viewer-next").addEventListener("click", () => look(index + 1));
+  byId("viewer-select").addEventListener("click", () => {
+    gallery.toggle(index);
+    showSelected();
+  });
+  dialog.addEventListener("keydown", (event) => {
+    if (event.key === "ArrowLeft") look(index - 1);
+    if (event.key === "ArrowRight") look(index + 1);
+  });
+  dialog.addEventListener("close", () => gallery.focusOn(index));
+  return look;
+}

@@ -1,0 +1,97 @@
+"""Add to GLC a contrast between stored neighbours and samples of the batch that are probably of other classes (GLC++).
+
+References:
+    Qu et al., GLC++: Source-Free Universal Domain Adaptation through Global-Local Clustering and Contrastive Affinity
+    Learning, arXiv:2403.14410.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+import torch.nn.functional as F
+from pydantic import Field
+from torch import Tensor
+
+from uniot.methods.base import MethodInfo
+from uniot.methods.glc_clustering import one_vs_all_labels
+from uniot.methods.source_free import SourceFreeMethod, SourceFreeOptions, TargetBatch
+
+
+def contrastive_affinity_loss(features: Tensor, batch: Tensor, neighbours: Tensor, n_skipped: int) -> Tensor:
+    """Compute the mean of the cosines to k hard negatives minus those to the k nearest stored samples, both summed.
+
+    The samples of the batch are ranked by their cosine to a sample, without the sample itself. The first `n_skipped`
+    are probably of its class; the k that follow are its hard negatives.
+
+    Args:
+        features: (n, d).
+        batch: the same rows without gradient, (n, d).
+        neighbours: stored features of the nearest other samples, (n, k, d).
+        n_skipped: expected number of samples of one class in a batch.
+
+    Returns:
+        The loss, a scalar.
+
+    Paper: Qu et al., GLC++, contrastive affinity learning.
+    """
+    anchors = F.normalize(features, dim=1)
+    positive = (anchors[:, None] * F.normalize(neighbours, dim=2)).sum(dim=2)
+    cosines = anchors @ F.normalize(batch, dim=1).t()
+    is_self = torch.eye(len(anchors), dtype=torch.bool, device=anchors.device)
+    # The sample itself comes last, and is cut off.
+    ranked = cosines.masked_fill(is_self, -torch.inf).sort(dim=1, descending=True).values[:, :-1]
+    negative = ranked[:, n_skipped : n_skipped + neighbours.shape[1]]
+    return (negative.sum(dim=1) - positive.sum(dim=1)).mean()
+
+
+class GLCPlusOptions(SourceFreeOptions):
+    """Hold the hyper-parameters of GLC++, with the values published for Office-31 as defaults."""
+
+    prior: float = Field(
+        0.75, ge=0, le=1, description="ρ, least factor of the cosine to a class; 1 trusts every class alike."
+    )
+    contrast_weight: float = Field(1.0, ge=0, le=1e3, description="Weight of the contrastive affinity loss.")
+
+
+class GLCPlus(SourceFreeMethod):
+    """Adapt as GLC does, with contrastive affinity learning. Paper: Qu et al., arXiv:2403.14410.
+
+    L = L_GLC + λ mean(Σ cosines to 4 hard negatives of the batch - Σ cosines to the 4 nearest stored samples). The
+    ⌈batch / K⌉ most similar samples of the batch are no negatives, with K the estimated number of target classes.
+    """
+
+    options: GLCPlusOptions
+
+    def loss_weights(self) -> dict[str, float]:
+        """Return the weight of each loss of stage 2 by its name."""
+        return super().loss_weights() | {"contrast": self.options.contrast_weight}
+
+    def target_losses(self, target: TargetBatch) -> dict[str, Tensor]:
+        """Return the losses of stage 2 by their names, scalars."""
+        n_skipped = math.ceil(len(target.features) / int(self.n_clusters))
+        contrast = contrastive_affinity_loss(target.features, target.features.detach(), target.neighbours, n_skipped)
+        return super().target_losses(target) | {"contrast": contrast}
+
+    def pseudo_labels(self, features: Tensor, probabilities: Tensor) -> Tensor:
+        """Return a pseudo-label per stored sample, `n_classes` for unknown, (n,), as GLC does.
+
+        Args:
+            features: unit rows, (n, d).
+            probabilities: predictions of the classifier, (n, c).
+        """
+        return one_vs_all_labels(features, probabilities, int(self.n_clusters), self.options.prior)
+
+
+INFO = MethodInfo(
+    name="glc-plus",
+    title="GLC++",
+    source="Qu et al., GLC++: Source-Free Universal Domain Adaptation through Global-Local Clustering and Contrastive "
+    "Affinity Learning, TPAMI 2025",
+    rule="unknown if the entropy of the prediction exceeds 0.55 log C",
+    build=GLCPlus,
+    options=GLCPlusOptions,
+    is_source_free=True,
+    idle=frozenset({"store_target"}),
+)

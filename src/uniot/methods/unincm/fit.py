@@ -1,0 +1,102 @@
+"""The fitted state of UniNCM, and how it is stored."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from uniot.errors import RunFolderError
+from uniot.io.tensor_files import MAKE_AGAIN, StoredTensors
+from uniot.methods.decision import Decision
+from uniot.methods.fitted import StoredTarget
+from uniot.methods.unincm.neighbours import LEAST_SAMPLES, Landmarks, Neighbours
+from uniot.methods.unincm.rejection import LEAST_LEVEL, Rejection
+from uniot.methods.unincm.space import Metric
+
+# Keys of the rejection rules: for classes of the source, and for classes that were named in the target.
+OF_SOURCE, OF_TARGET = "source", "target"
+# A cosine may exceed one by rounding.
+_ONE = 1 + 1e-6
+_SCALARS = ("level", "similarity_prior", "membership_prior", "common", "similarity_weight", "private_mean")
+
+
+@dataclass(frozen=True)
+class UniNCMFit:
+    """What UniNCM fits to both domains.
+
+    Attributes:
+        metric: the space, and the class means in it.
+        rejections: the rule for classes of the source, and that for classes that were named in the target.
+        neighbours: the target in that space; None if it is not stored or not smoothed.
+        landmarks: means of several target samples, which replace a target that is not stored.
+    """
+
+    metric: Metric
+    rejections: dict[str, Rejection]
+    neighbours: Neighbours | None = None
+    landmarks: Landmarks | None = None
+
+    @classmethod
+    def read(cls, stored: StoredTensors, in_features: int, n_classes: int) -> UniNCMFit:
+        """Return the stored fit; raises RunFolderError if it is damaged."""
+        metric = Metric.read(stored.below("metric."), in_features, n_classes)
+        width, parts = metric.basis.shape[1], {}
+        for kind in (OF_SOURCE, OF_TARGET):
+            part = stored.below(f"rejection_{kind}.")
+            if part.tensors:
+                parts[kind] = _read_rejection(part, width)
+        n_named = int(metric.from_target.sum())
+        expected = {OF_SOURCE: n_classes - n_named, OF_TARGET: n_named}
+        if {kind: len(rule.presence) for kind, rule in parts.items()} != {k: n for k, n in expected.items() if n}:
+            raise RunFolderError(f"{stored.where} does not have one rejection rule per class. {MAKE_AGAIN}")
+        neighbours, landmarks = stored.below("neighbours."), stored.below("landmarks.")
+        return cls(
+            metric,
+            parts,
+            Neighbours.read(neighbours, width) if neighbours.tensors else None,
+            Landmarks.read(landmarks, width) if landmarks.tensors else None,
+        )
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return what a run folder stores, by name."""
+        parts = {"metric": vars(self.metric)}
+        parts |= {f"rejection_{kind}": vars(rejection) for kind, rejection in self.rejections.items()}
+        if self.neighbours is not None:
+            parts["neighbours"] = self.neighbours.tensors()
+        if self.landmarks is not None:
+            parts["landmarks"] = vars(self.landmarks)
+        return {f"{part}.{name}": tensor for part, own in parts.items() for name, tensor in own.items()}
+
+    def decide(self, rows: Tensor) -> Decision:
+        """Return known for samples whose similarity, membership and presence together reach the threshold."""
+        from_target = self.metric.from_target
+        columns = [torch.nonzero(from_target == (kind == OF_TARGET)).flatten() for kind in self.rejections]
+        odds = torch.cat([rejection.odds(rows) for rejection in self.rejections.values()], dim=1)
+        odds = odds[:, torch.cat(columns).argsort()]
+        return Decision(odds, odds.max(dim=1).values >= 1)
+
+    def stored_target(self) -> StoredTarget:
+        """Describe the stored target and the landmarks."""
+        means = {"n_means": 0 if self.landmarks is None else len(self.landmarks.keys), "least_averaged": LEAST_SAMPLES}
+        if self.neighbours is None:
+            return StoredTarget(**means)
+        tensors = self.neighbours.tensors()
+        (n_samples, n_features), n_neighbours = tensors["rows"].shape, tensors["nearest"].shape[1]
+        n_bytes = sum(tensor.nbytes for tensor in tensors.values())
+        return StoredTarget(n_samples, n_bytes, n_features, n_neighbours, **means)
+
+
+def _read_rejection(stored: StoredTensors, width: int) -> Rejection:
+    presence = stored.take("presence", (None,), torch.float64, low=0, high=_ONE)
+    scalars = {
+        name: stored.take(name, (), torch.float64, low=LEAST_LEVEL if name == "level" else 0, high=_ONE)
+        for name in _SCALARS
+    }
+    return Rejection(
+        prototypes=stored.take("prototypes", (len(presence), width), torch.float32),
+        exemplars=stored.take("exemplars", (len(presence), width), torch.float32),
+        presence=presence,
+        **scalars,
+    )

@@ -1,0 +1,266 @@
+"""UniNCM: universal nearest class mean, closed-form on embeddings.
+
+embeddings ─► centre each domain ─► whiten within classes ─► average the neighbourhood ─► cosine to the class means
+                                 cosines of the whole target ─► similarity, membership, presence ─► known or unknown
+If a network is trained as well, UniOT's losses train it (Eq. 15), and its embeddings are the input of all this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+
+from uniot.config import Settings
+from uniot.errors import SettingsError
+from uniot.methods.base import Batch, FinalFeatures, Losses, Method, MethodInfo, unchanged
+from uniot.methods.decision import Decision
+from uniot.methods.fitted import FittedState, GivenPrototypes, StoredTarget, TargetStatistics
+from uniot.methods.unincm.fit import OF_SOURCE, OF_TARGET, UniNCMFit
+from uniot.methods.unincm.neighbours import Neighbours, fit_landmarks
+from uniot.methods.unincm.options import (
+    UniNCMOptions,
+    WithoutCentres,
+    WithoutNeighbours,
+    WithoutPrior,
+    WithoutWhitening,
+)
+from uniot.methods.unincm.rejection import Rejection, fit_rejection
+from uniot.methods.unincm.reliability import target_statistics
+from uniot.methods.unincm.space import fit_metric
+from uniot.methods.uniot import UniOTMethod
+
+# Target samples from which the scatter is estimated, at most.
+_MOST_ROWS = 20_000
+# A neighbourhood that is larger than a class blurs it, a small one is noisy: a hundredth of the target is a fifth of a
+# class if there are twenty; within bounds, and never more than a twentieth of a small target.
+_FEWEST, _MOST, _PART_OF_TARGET, _MOST_OF_TARGET = 6, 20, 100, 20
+
+
+class UniNCMMethod(Method):
+    """A metric, the neighbourhoods of the target and a rejection rule, fitted after the training, if there is one.
+
+    Attributes:
+        trainer: trains the backbone; None if the embeddings are given.
+        fitted: metric, rejection rules, neighbours and landmarks.
+        statistics: of the fitted target; None without smoothing.
+    """
+
+    has_own_space = True
+
+    def __init__(
+        self,
+        in_features: int,
+        n_classes: int,
+        settings: Settings,
+        options: UniNCMOptions,
+        backbone: nn.Module | None = None,
+    ) -> None:
+        """Build the method.
+
+        Args:
+            in_features: width of an embedding, or of the backbone's output.
+            n_classes: number of source classes.
+            settings: resolved settings.
+            options: hyper-parameters of this method.
+            backbone: maps inputs to embeddings, and is trained; None if the inputs are embeddings.
+        """
+        super().__init__()
+        self.n_classes, self.settings, self.options = n_classes, settings, options
+        self.trainer = None if backbone is None else UniOTMethod(in_features, n_classes, settings, options, backbone)
+        self.fitted = FittedState(
+            UniNCMFit.tensors, partial(UniNCMFit.read, in_features=in_features, n_classes=n_classes)
+        )
+        self._identity = nn.Identity()
+        self._given: GivenPrototypes | None = None
+
+    @property
+    def backbone(self) -> nn.Module:  # type: ignore[override]
+        """Return the network that maps inputs to embeddings."""
+        return self._identity if self.trainer is None else self.trainer.backbone
+
+    def prepare(self, target: Tensor, target_ids: Tensor, gather: Callable[[Tensor], Tensor] = unchanged) -> None:
+        """Prepare UniOT if a network is trained."""
+        if self.trainer is not None:
+            self.trainer.prepare(target, target_ids, gather)
+
+    def is_prepared(self) -> bool:
+        """Whether UniOT is prepared, if a network is trained."""
+        return self.trainer is None or self.trainer.is_prepared()
+
+    def step(self, batch: Batch) -> Losses:
+        """Return UniOT's losses, which train the network."""
+        if self.trainer is None:
+            raise SettingsError("there is nothing to train: the embeddings are given. Take no step.")
+        return self.trainer.step(batch)
+
+    def after_step(self) -> None:
+        """Normalise UniOT's prototypes."""
+        if self.trainer is not None:
+            self.trainer.after_step()
+
+    def use_prototypes(self, given: GivenPrototypes) -> None:
+        """Decide by these prototypes, in place of the class means or averaged with them."""
+        self._given = given
+
+    def features(self, inputs: Tensor) -> Tensor:
+        """Return the embeddings, (n_samples, in_features)."""
+        embeddings: Tensor = self.backbone(inputs).flatten(1)
+        return embeddings
+
+    @torch.no_grad()
+    def finalize(self, final: FinalFeatures) -> None:
+        """Fit the metric, store the target in it, summarise it by landmarks, and fit the rejection rules."""
+        embeddings, options, generator = final.whole_target(), self.options, final.generator
+        n_neighbours = self._n_neighbours(len(embeddings))
+        some = torch.randperm(len(embeddings), generator=generator)[:_MOST_ROWS].sort().values
+        metric = fit_metric(
+            final.source,
+            final.classes,
+            embeddings[some],
+            in_target=final.in_target,
+            n_classes=self.n_classes,
+            n_neighbours=n_neighbours,
+            width=options.width,
+            shrinkage=options.shrinkage,
+            generator=generator,
+            own_centres=options.own_centres,
+            whitens=options.whitens,
+            class_sums=final.class_sums,
+            given=self._given,
+        )
+        self.fitted.value = UniNCMFit(metric, {})
+        rows = alone = self.transform(embeddings)
+        if options.n_neighbours != 0:
+            # In half precision, as they are read back from a file.
+            neighbours = Neighbours(alone.half().float(), n_neighbours)
+            self.fitted.value = UniNCMFit(metric, {}, neighbours)
+            rows = self.transform(embeddings)
+            self.fitted.value = UniNCMFit(metric, {}, neighbours, fit_landmarks(alone, rows, generator))
+        rejections = self._fit_rejections(rows, final.source[final.in_target], final.classes[final.in_target])
+        self.fitted.value = replace(self.fitted.get(), rejections=rejections)
+        # Without smoothing, the nearest class of a sample is always that of its neighbourhood.
+        self.statistics = None if options.n_neighbours == 0 else self._statistics(alone, rows, generator)
+
+    def is_finalized(self) -> bool:
+        """Whether the rule is fitted."""
+        return self.fitted.value is not None
+
+    def _statistics(self, alone: Tensor, rows: Tensor, generator: torch.Generator) -> TargetStatistics:
+        fit = self.fitted.get()
+        from_target, rule = fit.metric.from_target, fit.rejections.get(OF_SOURCE)
+        presence, common = torch.ones(self.n_classes, dtype=torch.float64), 1.0
+        if rule is not None:
+            presence[~from_target], common = rule.presence, float(rule.common)
+        return target_statistics(
+            alone,
+            rows,
+            fit.decide(rows).odds,
+            fit.metric.prototypes,
+            presence=presence,
+            # Classes that were named in the target are common in any case.
+            common=1.0 if from_target.any() else common,
+            generator=generator,
+        )
+
+    def _n_neighbours(self, n_target: int) -> int:
+        """Return the size of a neighbourhood; the metric needs one even if the target is not smoothed."""
+        by_size = min(max(_FEWEST, round(n_target / _PART_OF_TARGET)), _MOST)
+        return min(self.options.n_neighbours or by_size, max(1, n_target // _MOST_OF_TARGET))
+
+    def _fit_rejections(self, rows: Tensor, named: Tensor, classes: Tensor) -> dict[str, Rejection]:
+        """Fit the rule for the classes of the source, and that for classes that were named in the target.
+
+        Target samples that were confirmed as a source class move its prototype. The rule is fitted to the prototypes of
+        the source alone, because a confirmed class would otherwise set a level that others cannot reach. There is no
+        shift between the target and classes that were named in it, and the level of their samples is known.
+
+        Args:
+            rows: the target, (n_samples, width).
+            named: features of its samples that have a label, (m, in_features).
+            classes: class index per labelled sample, (m,).
+        """
+        metric, found, estimates = self.fitted.get().metric, {}, self.options.estimates_prior
+        from_target = metric.from_target
+        if not from_target.all():
+            n_neighbours = self._n_neighbours(len(rows))
+            prototypes = metric.prototypes_in_source[~from_target]
+            fitted = fit_rejection(rows, prototypes, n_neighbours=n_neighbours, estimates_prior=estimates)
+            found[OF_SOURCE] = replace(fitted, prototypes=metric.prototypes[~from_target])
+        if from_target.any():
+            own = (self.transform(named).double() @ metric.prototypes.double().t()).gather(1, classes[:, None])
+            level, prototypes = float(own[from_target[classes]].median()), metric.prototypes[from_target]
+            fitted = fit_rejection(rows, prototypes, n_neighbours=1, level=level, estimates_prior=estimates)
+            found[OF_TARGET] = fitted
+        return found
+
+    def transform_rows(self, rows: Tensor, *, labelled: bool = False) -> Tensor:
+        """Return directions in the metric's space, unit rows; for target samples those of their neighbourhood."""
+        fit = self.fitted.get()
+        if labelled:
+            return fit.metric.source_rows(rows)
+        directions, summary = fit.metric.target_rows(rows), fit.neighbours or fit.landmarks
+        return directions if summary is None else summary.transform(directions)
+
+    def decide(self, features: Tensor) -> Decision:
+        """Decide by similarity, membership and presence."""
+        return self.fitted.get().decide(features)
+
+    def forget_samples(self) -> None:
+        """Remove the target; from then on samples are compared with the landmarks, and the rule stays."""
+        self.fitted.value = replace(self.fitted.get(), neighbours=None)
+        if self.trainer is not None:
+            self.trainer.forget_samples()
+
+    def stored_target(self) -> StoredTarget:
+        """Describe the stored target and the landmarks."""
+        return self.fitted.get().stored_target()
+
+    def class_prototypes(self) -> Tensor:
+        """Return unit rows, (n_classes, width)."""
+        return self.fitted.get().metric.prototypes
+
+    def trained_part(self) -> Method | None:
+        """Return UniOT's part; None if the embeddings were given."""
+        return self.trainer
+
+    def warm_start(self, before: Method, old_classes: Sequence[int], class_features: Callable[[int], Tensor]) -> None:
+        """Take over the weights of UniOT's part; without training there is nothing to take over."""
+        if self.trainer is not None:
+            self.trainer.warm_start(before, old_classes, class_features)
+
+
+INFO = MethodInfo(
+    name="unincm",
+    title="UniNCM",
+    source="this project",
+    rule="unknown if it resembles no class, or only a class that probably does not occur in the target",
+    build=UniNCMMethod,
+    options=UniNCMOptions,
+    is_closed_form=True,
+    idle=frozenset(),
+)
+
+
+def _without(part: str, what: str, options: type[UniNCMOptions]) -> MethodInfo:
+    return replace(
+        INFO,
+        name=f"{INFO.name}-without-{part}",
+        title=f"{INFO.title} without {what}",
+        rule="as UniNCM",
+        variant_of=INFO.name,
+        options=options,
+        # Without neighbours no target sample is kept; without whitening there is no covariance to shrink.
+        idle=frozenset({WithoutNeighbours: ["store_target"], WithoutWhitening: ["shrinkage"]}.get(options, [])),
+    )
+
+
+INFOS = (
+    _without("neighbours", "neighbours", WithoutNeighbours),
+    _without("whitening", "whitening", WithoutWhitening),
+    _without("centres", "centres of its own", WithoutCentres),
+    _without("prior", "an estimated prior", WithoutPrior),
+)

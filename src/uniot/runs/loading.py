@@ -1,0 +1,300 @@
+"""Load the model of a run folder, with every part of it checked before it is used."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import numpy as np
+import torch
+from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr, ValidationError
+from torch import Tensor
+
+from uniot.config import Settings, upgraded_settings
+from uniot.discovery.class_count import NumberOfClasses
+from uniot.discovery.groups import LabelledFeatures, PrivateGroups
+from uniot.errors import RunFolderError, UniotError
+from uniot.images.backbones import ImageReader
+from uniot.io import tensor_files
+from uniot.io.predictions import Prediction
+from uniot.io.tensor_files import MAKE_AGAIN, StoredTensors, check_sizes
+from uniot.methods.base import Method
+from uniot.methods.decision import Calibration, Threshold
+from uniot.methods.fitted import upgraded_tensors
+from uniot.methods.registry import METHODS
+from uniot.methods.unincm.reliability import Reliability
+from uniot.runs.files import RunFiles
+from uniot.training.history import History
+
+if TYPE_CHECKING:
+    from uniot.methods.base import Method
+    from uniot.training.model import AdaptedModel
+
+_MOST_LETTERS = 1 << 26  # an array of text takes as much memory for each name as for the longest
+_MOST_INPUTS = 1 << 24  # values of one sample: an image of 4096 × 4096 pixels
+_MOST_CLASSES = 10_000_000
+_LARGEST_ROW = 2**53
+_describe = partial(tensor_files.describe_tensors, accept_former=True)
+_read = partial(tensor_files.read_tensors, accept_former=True)
+_Label = Annotated[StrictInt, Field(ge=-(2**63), lt=2**63)]
+
+
+class RunDescription(BaseModel):
+    """The description in the model's file."""
+
+    model_config = ConfigDict(frozen=True)
+
+    classes: list[StrictStr] | list[_Label] = Field(min_length=1)
+    unknown: StrictStr | _Label
+    settings: dict[str, Any]
+    input_shape: list[Annotated[StrictInt, Field(ge=1, le=_MOST_INPUTS)]] = Field(min_length=1, max_length=4)
+    rule: dict[str, Any] = Field(default_factory=dict)
+    columns: list[StrictStr] = Field(max_length=1000)
+    number: NumberOfClasses
+    fingerprint: StrictStr = Field(max_length=1000)
+    from_images: bool
+    threshold: Threshold | None
+    calibration: Calibration
+    reliability: Reliability | None
+    is_former: bool
+
+    @classmethod
+    def of(cls, path: Path, about: dict[str, Any]) -> RunDescription:
+        """Return the description of a run, given the model's file and what it describes.
+
+        Raises:
+            RunFolderError: a part of the description is missing, has another type, or is out of range.
+        """
+        is_former = tensor_files.has_former_format(path)
+        if is_former:
+            if "calibration" in about:
+                raise RunFolderError(f"{path} has a format that does not match its content. {MAKE_AGAIN}")
+            about = {"threshold": None, **about, "calibration": {}, "reliability": None}
+        try:
+            found = cls(**{**about, "is_former": is_former})
+        except ValidationError as error:
+            problem = error.errors(include_url=False)[0]
+            place = ".".join(str(part) for part in problem["loc"])
+            came = "nothing" if problem["type"] == "missing" else repr(problem["input"])[:60]
+            raise RunFolderError(
+                f"{path} has {came} as {place} of its run: {problem['msg'].lower()}. {MAKE_AGAIN}"
+            ) from None
+        wrong = found._wrong()
+        if wrong is not None:
+            raise RunFolderError(f"{path} {wrong}. {MAKE_AGAIN}")
+        return found
+
+    def _wrong(self) -> str | None:
+        """Return a phrase about what is inconsistent; None if everything is consistent."""
+        if len(set(self.classes)) < len(self.classes):
+            return "gives two classes the same name"
+        longest = max((len(name) for name in self.classes if isinstance(name, str)), default=1)
+        if len(self.classes) * longest > _MOST_LETTERS:
+            return f"has {len(self.classes)} class names of up to {longest} letters, which exceeds the limit"
+        if math.prod(self.input_shape) > _MOST_INPUTS:
+            return f"has samples of {math.prod(self.input_shape)} numbers; expected at most {_MOST_INPUTS}"
+        counts = (self.number.estimate, *self.number.interval)
+        if not 0 <= min(counts) <= max(counts) <= _MOST_CLASSES:
+            return f"has {self.number.estimate} private classes, from {counts[1]} to {counts[2]}"
+        if self.threshold is not None and not 0 < self.threshold.value < math.inf:
+            return f"has the threshold {self.threshold.value}; expected a positive number"
+        exponents = (self.calibration.known, self.calibration.unknown)
+        if not all(0 < exponent < math.inf for exponent in exponents):
+            return f"has the exponents {exponents} of probabilities; expected positive numbers"
+        found = self.reliability
+        estimated = () if found is None else (found.accuracy, found.known_accuracy, found.unknown_accuracy)
+        if not all(0 <= accuracy <= 1 for accuracy in estimated if accuracy is not None):
+            return f"has the estimated accuracies {estimated}; expected numbers from 0 to 1"
+        return None
+
+    @property
+    def checked_settings(self) -> Settings:
+        """Return the settings under their present names; raise SettingsError if one is wrong."""
+        return Settings.checked(**upgraded_settings(self.settings))
+
+
+def describe_run(folder: Path) -> tuple[RunDescription, int]:
+    """Return the description of a finished run and its number of target samples, without loading the model.
+
+    Raises:
+        RunFolderError: the folder has no finished run, or a damaged one.
+    """
+    files = RunFiles(folder)
+    if not folder.is_dir():
+        raise RunFolderError(f"{folder} is not a folder. Give the folder of a run made with `uniot adapt`.")
+    if not files.model.is_file() and files.checkpoints.exists():
+        raise RunFolderError(f"{folder} contains an unfinished run. Run the same command again to resume it.")
+    outline, about = _describe(files.model)
+    run, nearest = RunDescription.of(files.model, about), outline.get("target.nearest")
+    if nearest is None or nearest.ndim != 1:
+        raise RunFolderError(f"{files.model} has no predictions for its target. {MAKE_AGAIN}")
+    return run, len(nearest)
+
+
+def load_model(folder: Path) -> AdaptedModel:
+    """Return the model of a finished run, which may come from anybody.
+
+    Nothing in the files is executed. Sizes are compared with those of the files before anything is allocated; shapes,
+    types, ranges and finiteness before anything is used.
+
+    Raises:
+        RunFolderError: the folder has no finished run, or one that is damaged or inconsistent.
+        SettingsError: the run has settings that this version does not have.
+    """
+    run = describe_run(folder)[0]
+    try:
+        return _loaded(RunFiles(folder), run)
+    except UniotError:
+        raise
+    except (KeyError, MemoryError, OverflowError, RuntimeError, TypeError, ValueError) as error:
+        raise RunFolderError(
+            f"{folder} cannot be read by this version of uniot ({type(error).__name__}: "
+            f"{str(error).partition(chr(10))[0][:200]}). Use the version that wrote it, or make the run again."
+        ) from error
+
+
+def _loaded(files: RunFiles, run: RunDescription) -> AdaptedModel:
+    from uniot.training.fit import build_method
+
+    path, settings = files.model, run.checked_settings
+    if run.is_former:
+        _check_rule_exists(files, settings)
+    if run.from_images and not files.backbone.is_file():
+        raise RunFolderError(f"{files.backbone} is missing: the run was made from images. Make the run again.")
+    reader = ImageReader.outlined(files.backbone, accept_former=run.is_former) if run.from_images else None
+    width = _checked_width(path, upgraded_tensors(_describe(path)[0], run.rule), run, settings, reader)
+    tensors = StoredTensors(str(path), upgraded_tensors(_read(path)[0], run.rule))
+    stored_features, about = _read(files.features)
+    if about.get("fingerprint") != run.fingerprint:
+        names = f"{path.name} and {files.features.name}"
+        raise RunFolderError(f"{files.folder} mixes files of two runs ({names} disagree). Make the run again.")
+    features = StoredTensors(str(files.features), stored_features)
+    # A step may lack one of its numbers, which is NaN then.
+    tensors.check_finite(leave_out=("history", "history.class_mass"))
+    reader = None if reader is None else reader.filled(files.backbone, accept_former=run.is_former)
+    method = build_method(tuple(run.input_shape), len(run.classes), settings, reader)
+    method.load_state_dict(tensors.below("method.").tensors)
+    method.eval()
+    if not method.is_finalized():
+        raise RunFolderError(f"{path} has no rule that decides about samples. {MAKE_AGAIN}")
+    prototypes = method.class_prototypes()
+    if method.has_own_space and prototypes is not None:
+        width = prototypes.shape[1]
+    features.take("target", (None, width), torch.float16)
+    if run.is_former:
+        tensors = _with_scores(tensors, features, method)
+    return _restored(run, tensors, features, method, reader)
+
+
+def _checked_width(
+    path: Path, outline: Mapping[str, Tensor], run: RunDescription, settings: Settings, reader: ImageReader | None
+) -> int:
+    """Check that the weights of the file are those that the settings require; return the width of a feature."""
+    from uniot.training.fit import build_method
+
+    weights = StoredTensors(str(path), outline).below("method.").tensors
+    with torch.device("meta"), torch.no_grad():
+        method = build_method(run.input_shape, len(run.classes), settings, reader)
+        check_sizes(str(path), method.eval(), weights)
+        return int(method.features(torch.zeros(1, *run.input_shape)).shape[1])
+
+
+def _restored(
+    run: RunDescription, tensors: StoredTensors, features: StoredTensors, method: Method, reader: ImageReader | None
+) -> AdaptedModel:
+    """Return the model made of a description, checked tensors, and a method that has its state."""
+    from uniot.training.model import AdaptedModel
+
+    n_classes, width = len(run.classes), features.tensors["target"].shape[1]
+    centres = tensors.take("groups.centres", (None, width), torch.float32).numpy()
+    target = _predictions(tensors.below("target."), n_classes, len(centres))
+    # A run that was shared has neither predictions nor features of its target.
+    target_features = features.take("target", (len(target), width), torch.float16)
+    source = features.take("source", (None, width), torch.float16)
+    shape = (len(target),)
+    return AdaptedModel(
+        method=method,
+        groups=PrivateGroups(target.group[~target.known], centres, run.number),
+        absence=tensors.take("absence", (n_classes,), torch.float64, low=0, high=1).numpy(),
+        classes=np.array(run.classes),
+        unknown=run.unknown,
+        settings=run.checked_settings,
+        input_shape=tuple(run.input_shape),
+        target=target,
+        target_features=target_features.float().numpy(),
+        source=LabelledFeatures(
+            source.float().numpy(),
+            features.take("source.classes", (len(source),), torch.int64, low=0, high=n_classes - 1).numpy(),
+            features.take("source.rows", (len(source),), torch.int64, low=0, high=_LARGEST_ROW).numpy(),
+        ),
+        history=_history(run, tensors),
+        fingerprint=run.fingerprint,
+        reader=reader,
+        threshold=run.threshold,
+        target_odds=tensors.take("target.shares", shape, torch.float64, low=0).numpy(),
+        target_class_probability=tensors.take("target.class_probability", shape, torch.float64, low=0, high=1).numpy(),
+        calibration=run.calibration,
+        reliability=run.reliability,
+    )
+
+
+def _predictions(tensors: StoredTensors, n_classes: int, n_groups: int) -> Prediction:
+    nearest = tensors.take("nearest", (None,), torch.int64, low=0, high=n_classes - 1)
+    shape = (len(nearest),)
+    known = tensors.take("known", shape, torch.bool).numpy()
+    group = tensors.take("group", shape, torch.int64, low=-1, high=n_groups - 1).numpy()
+    if (group[known] >= 0).any():
+        raise RunFolderError(f"{tensors.where} has known samples in groups of unknown ones. {MAKE_AGAIN}")
+    return Prediction(
+        nearest=nearest.numpy(),
+        known=known,
+        known_score=tensors.take("known_score", shape, torch.float64, low=0, high=1).numpy(),
+        confidence=tensors.take("confidence", shape, torch.float64, low=0, high=1).numpy(),
+        group=group,
+        group_confidence=tensors.take("group_confidence", shape, torch.float64, low=0, high=1).numpy(),
+    )
+
+
+def _history(run: RunDescription, tensors: StoredTensors) -> History:
+    for name, n_columns in (("history", len(run.columns)), ("history.class_mass", 1 + len(run.classes))):
+        rows = tensors.tensors.get(name)
+        if rows is None or rows.dtype != torch.float64 or (rows.numel() and rows.shape[1:] != (n_columns,)):
+            raise RunFolderError(f"{tensors.where} has no {name} of {n_columns} columns. {MAKE_AGAIN}")
+    return History.of(run.columns, tensors.tensors)
+
+
+def _check_rule_exists(files: RunFiles, settings: Settings) -> None:
+    """Raise RunFolderError for a run of the former format whose decision rule has changed since: all but UniOT."""
+    info = METHODS.get(settings.method)
+    if info is None or "uniot" not in (info.name, info.variant_of):
+        raise RunFolderError(
+            f"{files.folder} was made by an earlier version of uniot, with a rule of {settings.method} that no longer "
+            "exists: it has no model. Its predictions and settings can still be read, as Run.open(folder).predictions "
+            "and .settings. For a model, adapt again: "
+            f"uniot adapt labelled/ unlabelled/ --settings {files.settings} --out new/"
+        )
+
+
+def _with_scores(tensors: StoredTensors, features: StoredTensors, method: Method) -> StoredTensors:
+    """Add what a run of UniOT in the former format lacks: scores of being known, class probabilities and confidence.
+
+    The former confidence was the score of being known. Class probabilities are computed from the stored features.
+    """
+    nearest = tensors.take("target.nearest", (None,), torch.int64, low=0)
+    known = tensors.take("target.known", (len(nearest),), torch.bool)
+    score = tensors.take("target.confidence", (len(nearest),), torch.float64, low=0, high=1)
+    odds = score / (1 - score).clamp_min(1e-16)
+    target = features.take("target", (len(nearest), None), torch.float16).float()
+    calibration = Calibration()
+    of_classes = calibration.class_probabilities(method.decide(target).odds)
+    of_class = of_classes.gather(1, nearest.clamp_max(of_classes.shape[1] - 1)[:, None])[:, 0]
+    added = {
+        "target.known_score": score,
+        "target.shares": tensors.tensors.get("target_shares", odds),
+        "target.class_probability": of_class,
+        "target.confidence": calibration.confidence(odds, of_class, known),
+    }
+    return StoredTensors(tensors.where, {**tensors.tensors, **added})

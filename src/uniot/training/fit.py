@@ -1,0 +1,299 @@
+"""Fit a method to a labelled and an unlabelled collection: the one path that embeddings and images share."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from copy import deepcopy
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from uniot.errors import DataError, SettingsError
+from uniot.io.arrays import as_labels
+from uniot.methods.registry import create_method, method_info, resolved_settings
+from uniot.methods.source_free import as_source_free
+from uniot.metrics.accuracy import common_recall, specificity
+from uniot.nn.networks import FineTuned, SmallCNN
+from uniot.training.finalize import finalize
+from uniot.training.history import Checkpoints, ExperimentLogger, History, ended_on_failure, log_numbers, logging_step
+from uniot.training.loop import Watch, train
+from uniot.training.model import features_of_samples
+from uniot.training.processes import Processes
+from uniot.training.samples import generator_for
+from uniot.transport.rows import one_thread
+
+if TYPE_CHECKING:
+    from uniot.config import Settings
+    from uniot.images.backbones import ImageReader
+    from uniot.methods.base import Losses, Method
+    from uniot.training.model import AdaptedModel
+    from uniot.training.samples import Domains, Samples
+
+# Up to this many values finalizing takes seconds on one thread; on busy cores two threads took twice as long.
+_SMALL_VALUES = 1 << 24
+
+# The paper's number, for a network that is trained as a whole.
+_STEPS_OF_A_WHOLE_BACKBONE = 10_000
+
+# Purpose of a random generator; batches use the small numbers, the end of a run those after this one.
+_WEIGHTS = 100
+
+OnStep = Callable[[int, int, Mapping[str, float]], None]
+
+
+@dataclass(frozen=True)
+class FitContext:
+    """What accompanies a fit and does not change its result, except the warm start.
+
+    Attributes:
+        unknown: label of rejected samples; "unknown" for text classes and -1 for integers if None.
+        source_weights: networks of a source model that a source-free method adapts; None to train it on the source.
+        start: model whose weights and class prototypes training starts from; random weights if None.
+        checkpoints: storage for the state of an interrupted run; none if None.
+        finished: from a fingerprint to the finished run that is stored already; None if there is none.
+        processes: processes that share the work.
+        watch: adds columns to the history.
+        on_step: called with step, number of steps and the numbers of the step.
+        inspect: called after each step with its number and a function that returns the model as it would be if training
+            ended here; training goes on as if nobody had looked. Only for one process.
+        logger: for settings and losses, if something is trained; finalized here only if training fails.
+    """
+
+    unknown: str | int | None = None
+    source_weights: Mapping[str, Tensor] | None = None
+    start: AdaptedModel | None = None
+    checkpoints: Checkpoints | None = None
+    finished: Callable[[str], AdaptedModel | None] | None = None
+    processes: Processes = field(default_factory=Processes)
+    watch: Watch | None = None
+    on_step: OnStep | None = None
+    inspect: Callable[[int, Callable[[], AdaptedModel]], None] | None = None
+    logger: ExperimentLogger | None = None
+
+
+def fit(domains: Domains, settings: Settings, context: FitContext | None = None) -> AdaptedModel:
+    """Train the method if it trains, fit its rejection rule to the target, and group what it rejects.
+
+    Args:
+        domains: the data.
+        settings: as given; what depends on the data is decided here.
+        context: checkpoints, processes, progress and the like.
+
+    Returns:
+        The fitted model, with the predictions for the target.
+    """
+    context = context or FitContext()
+    domains.check()
+    classes, class_index = np.unique(domains.labels, return_inverse=True)
+    unknown = _unknown_label(context.unknown, classes)
+    source, target, reader, start = domains.source, domains.target, domains.reader, context.start
+    info = method_info(settings.method)
+    trains = not info.is_closed_form or settings.network != "none" or (reader is not None and reader.fine_tunes)
+    if reader is not None and reader.settings.fine_tune == "all" and settings.steps is None:
+        settings = settings.model_copy(update={"steps": _STEPS_OF_A_WHOLE_BACKBONE})
+    warnings = _step_warnings(settings, trains=trains)
+    settings = resolved_settings(settings, len(target), trains=trains)
+    steps = settings.steps or 0
+    digest = fingerprint(settings, domains.digest, start)
+    finished = None if context.finished is None else context.finished(digest)
+    if finished is not None:
+        return finished
+    shape = target.batch(torch.zeros(1, dtype=torch.long)).shape[1:]
+    method = build_method(shape, len(classes), settings, reader)
+    if domains.prototypes is not None:
+        if settings.network != "none" or (reader is not None and reader.fine_tunes):
+            raise SettingsError(
+                "prototypes belong to the space of given embeddings, and this run trains a network that changes it. "
+                "Leave out the prototypes or the training of the network."
+            )
+        method.use_prototypes(domains.prototypes)
+    source_classes = torch.from_numpy(class_index.astype(np.int64))
+    if context.source_weights is not None:
+        as_source_free(method).load_source(context.source_weights)
+    if start is not None:
+        warm_start(method, start, classes, source, source_classes)
+    on_step, logger = context.on_step, context.logger
+    if logger is not None and steps and context.processes.rank == 0:
+        logger.log_hyperparams(settings.model_dump())
+        on_step = logging_step(logger, on_step)
+    inspect = context.inspect
+
+    def finalized(method: Method, settings: Settings, history: History) -> AdaptedModel:
+        return finalize(
+            method,
+            source,
+            source_classes,
+            target,
+            classes=classes,
+            unknown=unknown,
+            settings=settings,
+            history=history,
+            fingerprint=digest,
+            in_target=torch.from_numpy(domains.in_target),
+            reader=reader,
+            processes=context.processes,
+            warnings=warnings,
+            class_sizes=domains.class_sizes,
+        )
+
+    def as_if_ended() -> AdaptedModel:
+        # Counting private classes takes seconds and changes no decision.
+        return finalized(deepcopy(method).eval(), settings.model_copy(update={"n_private_classes": 1}), History())
+
+    with ended_on_failure(logger):
+        history = train(
+            method,
+            source,
+            source_classes,
+            target,
+            settings,
+            checkpoints=context.checkpoints,
+            fingerprint=digest,
+            processes=context.processes,
+            watch=context.watch,
+            on_step=None if on_step is None else lambda step, row: on_step(step, steps, row),
+            on_weights=None if inspect is None else lambda step: inspect(step, as_if_ended),
+        )
+    n_values = (len(source) + len(target)) * math.prod(shape)
+    with one_thread() if n_values <= _SMALL_VALUES else nullcontext():
+        return finalized(method, settings, history)
+
+
+def build_method(
+    input_shape: Sequence[int], n_classes: int, settings: Settings, reader: ImageReader | None = None
+) -> Method:
+    """Build a method whose weights depend on the random seed alone; torch's global random state is not changed.
+
+    Args:
+        input_shape: of one sample.
+        n_classes: number of source classes.
+        settings: resolved settings.
+        reader: of images; None if the samples are arrays.
+
+    Returns:
+        The method with random weights, or with those of the reader's backbone.
+    """
+    with torch.random.fork_rng(devices=[]):
+        torch.random.manual_seed(int(generator_for(settings.seed, _WEIGHTS).initial_seed()))
+        if settings.network == "small-cnn":
+            backbone = SmallCNN()
+            return create_method(settings, backbone.out_features, n_classes, backbone)
+        if reader is not None and reader.fine_tunes:
+            tail = FineTuned(reader.tail, settings.input_norm, reader.settings.accumulate)
+            return create_method(settings, reader.width, n_classes, tail)
+        return create_method(settings, int(np.prod(input_shape)), n_classes)
+
+
+def warm_start(
+    method: Method, start: AdaptedModel, classes: np.ndarray, source: Samples, source_classes: Tensor
+) -> None:
+    """Start a method from the weights of a finished run.
+
+    Args:
+        method: changed in place.
+        start: the finished run.
+        classes: of the new run, sorted, (n_classes,).
+        source: labelled samples of the new run.
+        source_classes: class index per labelled sample, (n_samples,).
+
+    Raises:
+        SettingsError: the method cannot continue from the weights of that run.
+    """
+    old_index = {str(name): index for index, name in enumerate(start.classes.tolist())}
+
+    def class_features(index: int) -> Tensor:
+        return features_of_samples(method, source, torch.nonzero(source_classes == index).flatten())[0]
+
+    method.warm_start(start.method, [old_index.get(str(name), -1) for name in classes.tolist()], class_features)
+
+
+def fingerprint(settings: Settings, digest: str, start: AdaptedModel | None = None) -> str:
+    """Return a digest of everything that decides the result of a fit.
+
+    Args:
+        settings: resolved settings.
+        digest: of the data.
+        start: model that training starts from.
+    """
+    given = settings.model_dump_json(exclude=settings.outside_fingerprint)
+    return hashlib.sha256(f"{given} {digest} {'' if start is None else start.fingerprint}".encode()).hexdigest()
+
+
+def _step_warnings(settings: Settings, *, trains: bool) -> tuple[str, ...]:
+    """Return a warning if there are too few steps, or steps that are not taken."""
+    if settings.steps and not trains:
+        return (
+            f"{settings.method} trains nothing but a network, if there is one to train, so that {settings.steps} steps "
+            "have no effect. UniOT as published trains on embeddings too: method uniot.",
+        )
+    if settings.steps is None:
+        return ()
+    return method_info(settings.method).options.checked(**settings.method_options).step_warnings(settings.steps)
+
+
+def log_end(logger: ExperimentLogger, model: AdaptedModel, scores: Mapping[str, Any] | None = None) -> None:
+    """Log the estimates and scores of a finished training, and end the logged run.
+
+    Args:
+        logger: the logger of the fit.
+        model: the fitted model; if nothing was trained, nothing is logged.
+        scores: scores against true labels, if they are known.
+    """
+    if model.settings.steps:
+        found = {"private_prior": model.private_prior, "n_private_classes": model.groups.n_groups}
+        if model.reliability is not None and model.reliability.accuracy is not None:
+            found["estimated_accuracy"] = model.reliability.accuracy
+        log_numbers(
+            logger, found | {f"score_{name}": value for name, value in (scores or {}).items()}, model.settings.steps
+        )
+    logger.finalize("success")
+
+
+def labels_as_classes(labels: Any, classes: np.ndarray, name: str) -> np.ndarray:
+    """Return true labels as text or as integers, like the classes; a text file has only text."""
+    true = as_labels(labels, name)
+    return np.asarray(true.astype(str) if classes.dtype.kind == "U" else true.astype(np.int64))
+
+
+def oracle_watch(y_target: Any, classes: np.ndarray, n_target: int) -> Watch:
+    """Return a watch that adds recall and specificity of the detection to each step. Paper: Fig. S1(a)."""
+    truth = labels_as_classes(y_target, classes, "oracle_y_target")
+    if len(truth) != n_target:
+        raise DataError(f"oracle_y_target has {len(truth)} labels for {n_target} target rows. Give one per row.")
+
+    def watch(target_ids: Tensor, losses: Losses) -> Mapping[str, float]:
+        if losses.detected is None:
+            return {"oracle_recall": float("nan"), "oracle_specificity": float("nan")}
+        detected = losses.detected.cpu().numpy()
+        true = truth[target_ids.cpu().numpy()]
+        is_common = np.isin(true, classes)
+        assigned = classes[np.maximum(detected, 0)]
+        found = detected >= 0
+        recall = specific = float("nan")
+        if is_common.any():
+            recall = common_recall(true, found, assigned, source_classes=classes)
+        if not is_common.all():
+            specific = specificity(true, found, source_classes=classes)
+        return {"oracle_recall": recall, "oracle_specificity": specific}
+
+    return watch
+
+
+def _unknown_label(given: str | int | None, classes: np.ndarray) -> str | int:
+    is_text = classes.dtype.kind == "U"
+    unknown = ("unknown" if is_text else -1) if given is None else given
+    if isinstance(unknown, str) != is_text:
+        kind = "text" if is_text else "integers"
+        raise SettingsError(f"unknown_label is {unknown!r} and the classes are {kind}. Give a label of the same kind.")
+    if unknown in classes.tolist():
+        raise DataError(
+            f"a source class is called {unknown!r}, which is also what unknown samples are called. "
+            "Set unknown_label to something else."
+        )
+    return unknown

@@ -1,0 +1,285 @@
+"""Image collections as the domains of a fit, and predictions for new images."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from uniot.data_quality.checks import CheckedCollections, LabelledSamples, check_collections
+from uniot.errors import DataError
+from uniot.images.decoding import UnreadableImage, decode, read_image
+from uniot.images.extraction import OnProgress, duplicates, extract, extract_blocks
+from uniot.io.arrays import scaled_rows
+from uniot.io.files import write_table
+from uniot.io.predictions import Prediction
+from uniot.training.model import AdaptedModel, embeddings_of_samples
+from uniot.training.processes import Processes
+from uniot.training.samples import WHOLE, Domains, Samples, TensorSamples
+
+if TYPE_CHECKING:
+    from uniot.config import Settings
+    from uniot.images.backbones import ImageReader
+    from uniot.images.files import ImageFile
+    from uniot.images.preparation import Preparation
+    from uniot.images.reading import Extraction, Skipped
+    from uniot.images.store import EmbeddingStore
+
+_MOST_THREADS = 16
+
+
+class ImageSamples:
+    """Image files, decoded when they are used.
+
+    For training an image is resized to a square, cropped at random and mirrored half of the time, as in the paper;
+    otherwise it is prepared as for prediction.
+    """
+
+    reads_files = True
+
+    def __init__(self, files: Sequence[ImageFile], preparation: Preparation) -> None:
+        self._files = files
+        self._preparation = preparation
+        # Pillow lets other threads work while it decodes and resizes.
+        self._threads = ThreadPoolExecutor(min(_MOST_THREADS, os.cpu_count() or 1), thread_name_prefix="decode")
+
+    def __len__(self) -> int:
+        return len(self._files)
+
+    def batch(self, indices: Tensor, generator: torch.Generator | None = None, part: slice = WHOLE) -> Tensor:
+        """Return decoded images, augmented if there is a generator, (n_samples, 3, height, width)."""
+        if generator is None:
+            images = self._threads.map(self._as_predicted, indices[part].tolist())
+        else:
+            drawn = torch.rand(len(indices), 3, generator=generator)[part]
+            images = self._threads.map(self._varied, indices[part].tolist(), drawn.tolist())
+        return self._preparation.normalise(torch.from_numpy(np.stack(list(images))))
+
+    def _bytes(self, index: int) -> bytes:
+        path = self._files[index].path
+        try:
+            return read_image(path)
+        except UnreadableImage as error:
+            raise DataError(
+                f"{path} could be read before and no longer can be ({error.reason}). Bring it back, and run the same "
+                "command again."
+            ) from None
+
+    def _as_predicted(self, index: int) -> np.ndarray:
+        return self._preparation.read(self._bytes(index))
+
+    def _varied(self, index: int, drawn: list[float]) -> np.ndarray:
+        preparation = self._preparation
+        # Decoded at twice the size that is needed, as for prediction.
+        image = decode(self._bytes(index), shortest_side=2 * preparation.resize)
+        square = preparation.square(image)
+        room = preparation.resize - preparation.crop + 1
+        top, left = int(drawn[0] * room), int(drawn[1] * room)
+        cut = square[:, top : top + preparation.crop, left : left + preparation.crop]
+        return cut[:, :, ::-1] if drawn[2] < 0.5 else cut
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How the files of a collection are read.
+
+    Attributes:
+        store: store of embeddings between runs; none if None.
+        strict: whether a file that cannot be read stops the run.
+        workers: threads that read and decode; one per core if None.
+        progress: from the name of a collection ("source", "target", "images") to its progress callback.
+    """
+
+    store: EmbeddingStore | None = None
+    strict: bool = False
+    workers: int | None = None
+    progress: Callable[[str], OnProgress] | None = None
+
+    def on_progress(self, collection: str) -> OnProgress | None:
+        """Return the progress callback of a collection; None if there is none."""
+        return None if self.progress is None else self.progress(collection)
+
+
+@dataclass(frozen=True)
+class ImageCollections:
+    """Two collections of images that were read.
+
+    Attributes:
+        source: labelled images.
+        target: unlabelled images.
+        reader: backbone, and what of it is trained.
+    """
+
+    source: Extraction
+    target: Extraction
+    reader: ImageReader
+
+    @property
+    def skipped(self) -> list[Skipped]:
+        """Return the files of either collection that could not be read."""
+        return [*self.source.skipped, *self.target.skipped]
+
+    @property
+    def duplicates(self) -> list[tuple[str, str]]:
+        """Return the names of equal files, one of the source and one of the target each."""
+        equal = duplicates(self.source.contents, self.target.contents)
+        pairs = [(self.source.files[first], self.target.files[second]) for first, second in equal]
+        # An image of the target that somebody labelled is in both collections on purpose.
+        return [(first.name, second.name) for first, second in pairs if first.path != second.path]
+
+    def domains(self, settings: Settings) -> Domains:
+        """Return the domains of a fit with these settings."""
+        labels = np.array([str(file.label) for file in self.source.files])
+        contents = [*self.source.contents, "|", *self.target.contents, "|", *labels.tolist()]
+        reading = self.reader.settings.model_dump_json(exclude={"weights"})
+        digest = hashlib.sha256("\n".join([reading, self.reader.backbone.digest, *contents]).encode())
+        return Domains(
+            _samples(self.source, self.reader, settings),
+            labels,
+            _samples(self.target, self.reader, settings),
+            np.isin(self.source.contents, self.target.contents),
+            digest.hexdigest(),
+            self.reader,
+        )
+
+    def check(self, model: AdaptedModel) -> CheckedCollections:
+        """Return probably wrong labels and near-duplicates, found by the embeddings that a fitted model has."""
+        source, target = self.source, self.target
+        rows = [source.values, target.values]
+        if self.reader.fine_tunes:
+            both = [_samples(one, self.reader, model.settings) for one in (source, target)]
+            rows = [embeddings_of_samples(model.method, one, torch.arange(len(one))).numpy() for one in both]
+        places = {file.path for file in target.files}
+        return check_collections(
+            LabelledSamples(
+                rows[0],
+                [file.name for file in source.files],
+                np.array([str(file.label) for file in source.files]),
+                np.array([file.path in places for file in source.files]),
+            ),
+            LabelledSamples(rows[1], [file.name for file in target.files], model.labels(model.target)),
+        )
+
+
+def read_collections(
+    source: Sequence[ImageFile],
+    target: Sequence[ImageFile],
+    reader: ImageReader,
+    reading: Reading | None = None,
+    processes: Processes | None = None,
+) -> ImageCollections:
+    """Run the backbone's frozen part over two collections.
+
+    Args:
+        source: images with labels.
+        target: images without.
+        reader: backbone, and what of it is trained.
+        reading: how files are read.
+        processes: processes that share the work.
+
+    Returns:
+        Both collections, without the images that could not be read.
+    """
+    reading = reading or Reading()
+    labelled = read_collection(source, reader, reading, processes, collection="source")
+    return ImageCollections(labelled, read_collection(target, reader, reading, processes, collection="target"), reader)
+
+
+def read_collection(
+    files: Sequence[ImageFile],
+    reader: ImageReader,
+    reading: Reading,
+    processes: Processes | None = None,
+    *,
+    collection: str = "images",
+) -> Extraction:
+    """Return the output of the backbone's frozen part for every image that can be read.
+
+    Args:
+        files: the images.
+        reader: backbone, and what of it is trained.
+        reading: how files are read.
+        processes: processes that share the work.
+        collection: name for the progress: "source", "target" or "images".
+    """
+    processes = processes or Processes()
+    reader.split.trunk.to(processes.device)
+    read = partial(extract, network=reader.split, store=reading.store, workers=reading.workers)
+    if processes.count > 1 and reading.store is not None:
+        # Each process computes its part; afterwards the store holds all of them for everybody.
+        with suppress(DataError):  # a part without any readable image is no error of the whole
+            read(files[processes.part(len(files))])
+        processes.wait()
+    return read(files, strict=reading.strict, on_progress=reading.on_progress(collection))
+
+
+@dataclass(frozen=True)
+class AnsweredBlock:
+    """A block of images in order, the predictions for them, and the images that could not be read."""
+
+    files: list[ImageFile]
+    prediction: Prediction
+    skipped: list[Skipped]
+
+
+def predict_images(
+    model: AdaptedModel, files: Iterable[ImageFile], reading: Reading | None = None
+) -> Iterator[AnsweredBlock]:
+    """Yield predictions for images, fitted or new, block by block in bounded memory.
+
+    Raises:
+        DataError: the model was fitted to embeddings, so that the network for images is not known.
+    """
+    if model.reader is None:
+        raise DataError(
+            "this run was made from embeddings, and the network that made them is not known. "
+            "Give embeddings of the same network: an .npz with x."
+        )
+    reading = reading or Reading()
+    blocks = extract_blocks(
+        files,
+        model.reader.split,
+        None if model.reader.settings.fine_tune == "all" else reading.store,
+        workers=reading.workers,
+        strict=reading.strict,
+        on_progress=reading.on_progress("images"),
+    )
+    for block in blocks:
+        answers = Prediction.none()
+        if block.files:
+            inputs = _inputs(block.values, model.reader, model.settings)
+            answers = model.predict(inputs, [file.name for file in block.files])
+        yield AnsweredBlock(block.files, answers, block.skipped)
+
+
+def write_skipped(path: Path, skipped: Sequence[Skipped]) -> None:
+    """Write path and reason of each file that could not be read; no file if there are none."""
+    write_table(path, ("path", "reason"), [(one.name, one.reason) for one in skipped])
+
+
+def skipped_beside(table: Path) -> Path:
+    """Return the path of the table of unreadable images beside a table: `new.skipped.csv` for `new.csv`."""
+    return table.with_name(f"{table.stem}.skipped.csv")
+
+
+def _samples(collection: Extraction, reader: ImageReader, settings: Settings) -> Samples:
+    if reader.settings.fine_tune == "all":
+        return ImageSamples(collection.files, reader.preparation)
+    return TensorSamples(_inputs(collection.values, reader, settings))
+
+
+def _inputs(values: np.ndarray, reader: ImageReader, settings: Settings) -> Tensor:
+    """Return the output of the backbone's frozen part as inputs of the method."""
+    if reader.settings.fine_tune == "none":
+        return scaled_rows(values, settings.input_norm)
+    return torch.from_numpy(values)

@@ -1,0 +1,191 @@
+"""Train a classifier on the source alone, save it, and adapt it to a target later without the source."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from typing_extensions import Self
+
+from uniot.config import Settings
+from uniot.errors import DataError, RunFolderError, SettingsError
+from uniot.io.arrays import as_labels
+from uniot.io.tensor_files import StoredTensors, read_tensors, write_tensors
+from uniot.methods.registry import METHODS, check_method, method_info, resolved_settings
+from uniot.methods.source_free import as_source_free
+from uniot.training.fit import FitContext, build_method, fit
+from uniot.training.loop import train
+from uniot.training.samples import Domains, TensorSamples, domains_from_arrays, inputs_array
+
+if TYPE_CHECKING:
+    from uniot.training.model import AdaptedModel
+
+_KIND = "source-model"
+_WEIGHTS = "method."
+
+
+@dataclass(frozen=True)
+class SourceModel:
+    """A classifier that was trained on a source, without any of its samples.
+
+    Attributes:
+        classes: classes of the source, sorted, (n_classes,).
+        class_sizes: number of labelled samples per class, (n_classes,).
+        class_means: mean input per class, (n_classes, n_features), which stands for the source in maps and reports.
+        weights: of the networks, by name.
+        settings: resolved settings of its training.
+    """
+
+    classes: np.ndarray
+    class_sizes: np.ndarray
+    class_means: Tensor
+    weights: Mapping[str, Tensor] = field(repr=False)
+    settings: Settings = field(repr=False)
+
+    def save(self, path: str | Path) -> None:
+        """Write the model to a safetensors file: weights, class names, class sizes and class means, no sample."""
+        tensors = {f"{_WEIGHTS}{name}": tensor for name, tensor in self.weights.items()}
+        tensors |= {"class_means": self.class_means, "class_sizes": torch.from_numpy(self.class_sizes)}
+        write_tensors(Path(path), tensors, {"kind": _KIND, **self._description()})
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Return the model in a file, which may come from anybody: nothing in it is executed.
+
+        Raises:
+            RunFolderError: the file is missing, damaged, or holds something else.
+        """
+        tensors, about = read_tensors(Path(path))
+        if about.get("kind") != _KIND:
+            raise RunFolderError(f"{path} is not a source model. Give a file that `SourceModel.save` wrote.")
+        try:
+            classes, settings = as_labels(about["classes"], "classes"), Settings.checked(**about["settings"])
+        except (KeyError, TypeError, DataError, SettingsError) as error:
+            raise RunFolderError(f"{path} cannot be read as a source model ({error}). Train it again.") from None
+        stored = StoredTensors(str(path), tensors)
+        stored.check_finite()
+        sizes = stored.take("class_sizes", (len(classes),), torch.int64, low=1)
+        means = stored.take("class_means", (len(classes), None), torch.float32)
+        return cls(classes, sizes.numpy(), means, dict(stored.below(_WEIGHTS).tensors), settings)
+
+    def domains(self, X_target: Any, settings: Settings) -> Domains:
+        """Return a target with the class means in place of a source.
+
+        Args:
+            X_target: target embeddings, (n_target, n_features).
+            settings: of the fit.
+
+        Raises:
+            DataError: the embeddings are of another width than those of the source.
+            SettingsError: the fit scales embeddings to another norm than the source model did.
+        """
+        if settings.input_norm != self.settings.input_norm:
+            raise SettingsError(
+                f"input_norm is {settings.input_norm:g}, and the source model was trained with "
+                f"{self.settings.input_norm:g}. Give the same one."
+            )
+        target = inputs_array(X_target, "X_target", settings)
+        if target.shape[1:] != self.class_means.shape[1:]:
+            raise DataError(
+                f"X_target has {target.shape[1]} features, and the source model was trained on "
+                f"{self.class_means.shape[1]}. Give embeddings of the model that made the source's."
+            )
+        digest = hashlib.sha256(json.dumps(self._description()).encode())
+        for tensor in (self.class_means, *(self.weights[name] for name in sorted(self.weights)), target):
+            digest.update(tensor.contiguous().reshape(-1).view(torch.uint8).numpy().data)
+        return Domains(
+            TensorSamples(self.class_means),
+            self.classes,
+            TensorSamples(target),
+            np.zeros(len(self.classes), dtype=bool),
+            digest.hexdigest(),
+            class_sizes=self.class_sizes,
+        )
+
+    def _description(self) -> dict[str, object]:
+        return {"classes": self.classes.tolist(), "settings": self.settings.model_dump(mode="json")}
+
+
+def train_source(X: Any, y: Any, settings: Settings) -> SourceModel:
+    """Train the classifier of a source-free method on the source alone.
+
+    Args:
+        X: source embeddings, (n_source, n_features).
+        y: source labels, (n_source,), text or integers.
+        settings: of the method; `source_share` does not act here.
+
+    Raises:
+        SettingsError: the method is not source-free.
+    """
+    check_source_free(settings)
+    # The first stage does not read the target, which is why the source may stand in its place.
+    domains = domains_from_arrays(X, y, X, settings)
+    options = settings.method_options | {"source_share": 1.0}
+    settings = resolved_settings(settings.model_copy(update={"method_options": options}), len(domains.target))
+    classes, index, sizes = np.unique(domains.labels, return_inverse=True, return_counts=True)
+    inputs = domains.source.batch(torch.arange(len(index)))
+    method = build_method(inputs.shape[1:], len(classes), settings)
+    source_classes = torch.from_numpy(index.astype(np.int64))
+    train(method, domains.source, source_classes, domains.target, settings)
+    sums = torch.zeros(len(classes), inputs.shape[1]).index_add_(0, source_classes, inputs)
+    weights = as_source_free(method.cpu()).source_weights()
+    return SourceModel(classes, sizes.astype(np.int64), sums / torch.from_numpy(sizes)[:, None], weights, settings)
+
+
+def check_source_free(settings: Settings) -> None:
+    """Raise SettingsError if the method cannot be fitted without the source, or something is trained on images."""
+    check_method(settings)
+    if not method_info(settings.method).is_source_free:
+        able = ", ".join(name for name, info in METHODS.items() if info.is_source_free)
+        raise SettingsError(
+            f"{settings.method} needs the labelled samples when it adapts. Methods that adapt a source model are "
+            f"{able}."
+        )
+    if settings.network != "none":
+        raise SettingsError("a source model is trained on embeddings. Leave out network, or fit on both collections.")
+
+
+class SourceFreeFit:
+    """The part of an estimator that fits in two places: where the source is, and where the target is."""
+
+    def fit_source(self, X: Any, y: Any) -> SourceModel:
+        """Train on the source alone, for `fit_target` at a place that does not have the source.
+
+        Args:
+            X: source embeddings, (n_source, n_features).
+            y: source labels, (n_source,), text or integers.
+
+        Returns:
+            The source model; `save` writes it to a file.
+        """
+        return train_source(X, y, self._settings())
+
+    def fit_target(self, X_target: Any, source_model: SourceModel | str | Path) -> Self:
+        """Adapt a source model to a target, without the source.
+
+        Args:
+            X_target: target embeddings, (n_target, n_features).
+            source_model: from `fit_source`, or the file that it was saved to.
+
+        Returns:
+            The estimator, fitted as by `fit`.
+        """
+        settings = self._settings()
+        check_source_free(settings)
+        source = source_model if isinstance(source_model, SourceModel) else SourceModel.load(source_model)
+        context = FitContext(unknown=vars(self).get("unknown_label"), source_weights=source.weights)
+        self._set_fitted(fit(source.domains(X_target, settings), settings, context))
+        return self
+
+    def _settings(self) -> Settings:
+        raise NotImplementedError
+
+    def _set_fitted(self, model: AdaptedModel) -> None:
+        raise NotImplementedError

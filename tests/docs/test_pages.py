@@ -1,0 +1,80 @@
+"""README, pictures, navigation and links of the documentation."""
+
+from __future__ import annotations
+
+import re
+import runpy
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+PAGES = sorted(DOCS.rglob("*.md"))
+LINK = re.compile(r"(?<!!)\[[^\]\[]*(?:\[[^\]]*\][^\]\[]*)*\]\(([^)\s]+)\)")
+
+
+def anchors(page: Path) -> set[str]:
+    """Addresses of the headings of a page, as mkdocs makes them."""
+    text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.S)
+    found = set()
+    for heading in re.findall(r"^#+ (.*)$", text, re.M):
+        plain = re.sub(r"[^\w\s-]", "", re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading)).strip().lower()
+        found.add(re.sub(r"[-\s]+", "-", plain.encode("ascii", "ignore").decode()))
+    return found
+
+
+def links(page: Path) -> list[str]:
+    return LINK.findall(re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.S))
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", *PAGES], ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page):
+    for link in links(page):
+        if link.startswith("http"):
+            assert re.fullmatch(r"https?://[\w.-]+\.[a-z]+(:\d+)?(/\S*)?", link), link
+            continue
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        assert target.exists(), f"{page.name}: {link}"
+        if anchor and target.suffix == ".md":
+            assert anchor in anchors(target), f"{page.name}: {link}"
+
+
+def test_every_page_is_in_the_navigation():
+    written = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    for page in PAGES:
+        assert re.search(rf"[ :]{re.escape(page.relative_to(DOCS).as_posix())}$", written, re.M), page.name
+
+
+def test_picture_of_the_architecture_is_up_to_date():
+    script = runpy.run_path(str(DOCS / "make_architecture.py"))
+    assert (DOCS / "figures" / "architecture.svg").read_text(encoding="utf-8") == script["drawing"](), (
+        "run python docs/make_architecture.py"
+    )
+
+
+def test_files_of_the_walk_of_an_image_exist():
+    page = (DOCS / "architecture.md").read_text(encoding="utf-8")
+    (walk,) = re.findall(r"<!-- walk.*?-->(.*?)<!-- end of walk -->", page, re.S)
+    files = re.findall(r"`([\w/]+(?:\.py|/))`", walk)
+    assert 15 <= len(files) <= 25
+    for file in files:
+        assert (ROOT / "src" / "uniot" / file).exists(), file
+
+
+def test_arrows_that_follow_from_others_are_left_out():
+    direct = runpy.run_path(str(DOCS / "make_architecture.py"))["direct"]
+    assert direct({"a": {"b", "c"}, "b": {"c"}, "c": set()}) == {"a": {"b"}, "b": {"c"}, "c": set()}
+
+
+def test_readme_is_read_in_a_minute():
+    assert len(README.split()) <= 600
+    assert (DOCS / "figures" / "report.png").stat().st_size < 300_000
+
+
+def test_python_of_the_readme_prints_what_it_shows(capsys):
+    (code, shown) = re.search(r"```python\n(.*?)```\n+```text\n(.*?)```", README, re.S).groups()
+    exec(code, {})
+    assert capsys.readouterr().out == shown

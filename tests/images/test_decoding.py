@@ -1,0 +1,612 @@
+from __future__ import annotations
+
+import io
+import pickle
+import struct
+import subprocess
+import sys
+import threading
+import warnings
+import zipfile
+import zlib
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image, ImageCms, ImageFile
+from PIL.JpegImagePlugin import JpegImageFile
+
+from uniot.errors import DataError
+from uniot.images import decoding
+from uniot.images.decoding import MAX_PIXELS, UnreadableImage, decode
+
+RED, GREEN, BLUE, WHITE = (255, 0, 0), (0, 255, 0), (0, 0, 255), (255, 255, 255)
+FILES = [
+    ("JPEG", {"quality": 95, "subsampling": 0}),
+    ("JPEG", {"quality": 95, "subsampling": 0, "progressive": True}),
+    ("PNG", {}),
+    ("WEBP", {"quality": 95}),
+    ("WEBP", {"lossless": True}),
+    ("GIF", {}),
+    ("TIFF", {}),
+    ("TIFF", {"compression": "tiff_lzw"}),
+    ("TIFF", {"compression": "jpeg", "quality": 95}),
+    ("TIFF", {"compression": "tiff_adobe_deflate"}),
+    ("TIFF", {"big_tiff": True}),
+    ("BMP", {}),
+]
+ORIENTATION = 0x0112
+
+
+def encoded(image: Image.Image, kind: str, **options) -> bytes:
+    file = io.BytesIO()
+    image.save(file, kind, **options)
+    return file.getvalue()
+
+
+def quarters(side: int = 32) -> Image.Image:
+    """Red, green / blue, white: every turn and mirroring shows."""
+    image = Image.new("RGB", (2 * side, side), WHITE)
+    half = side // 2
+    for place, colour in (((0, 0), RED), ((side, 0), GREEN), ((0, half), BLUE)):
+        image.paste(colour, (*place, place[0] + side, place[1] + half))
+    return image
+
+
+def noise(side: int = 64) -> Image.Image:
+    return Image.fromarray(np.random.default_rng(0).integers(0, 256, (side, side, 3), dtype=np.uint8))
+
+
+def oriented(orientation: int) -> Image.Exif:
+    exif = Image.Exif()
+    exif[ORIENTATION] = orientation
+    return exif
+
+
+def assert_alike(seen: Image.Image, expected: Image.Image, within: float = 8) -> None:
+    assert seen.size == expected.size
+    difference = np.abs(np.asarray(seen, dtype=float) - np.asarray(expected.convert("RGB"), dtype=float))
+    assert difference.mean() <= within
+
+
+def reason(data: bytes) -> str:
+    with pytest.raises(UnreadableImage) as caught:
+        decode(data)
+    return caught.value.reason
+
+
+def png_chunk(name: bytes, data: bytes) -> bytes:
+    return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+
+
+def png_that_claims(width: int, height: int) -> bytes:
+    header = png_chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0))
+    pixels = png_chunk(b"IDAT", zlib.compress(bytes(1000)))
+    return b"\x89PNG\r\n\x1a\n" + header + pixels + png_chunk(b"IEND", b"")
+
+
+# --- every kind of file -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("kind", "options"), FILES)
+def test_every_kind_of_file_gives_its_picture(kind, options):
+    image = decode(encoded(quarters(), kind, **options))
+    assert type(image) is Image.Image
+    assert image.mode == "RGB"
+    assert_alike(image, quarters())
+
+
+def test_lossless_kinds_keep_every_pixel():
+    for kind, options in [("PNG", {}), ("BMP", {}), ("TIFF", {}), ("WEBP", {"lossless": True})]:
+        assert np.array_equal(np.asarray(decode(encoded(noise(), kind, **options))), np.asarray(noise())), kind
+
+
+def test_tiff_with_64_bit_offsets_is_among_them():
+    assert encoded(quarters(), "TIFF", big_tiff=True).startswith(b"II+\0")
+
+
+@pytest.mark.parametrize(
+    ("mode", "kind"),
+    [("L", kind) for kind in ("JPEG", "PNG", "GIF", "TIFF", "BMP")]
+    + [("1", kind) for kind in ("PNG", "GIF", "TIFF", "BMP")]
+    + [("LA", "PNG"), ("P", "TIFF")],
+)
+def test_greyscale_gives_three_equal_channels(mode, kind):
+    ramp = Image.fromarray(np.tile(np.arange(0, 256, 4, dtype=np.uint8), (16, 1)))
+    seen = np.asarray(decode(encoded(ramp.convert(mode), kind)))
+    assert seen.shape == (16, 64, 3)
+    assert (seen == seen[:, :, :1]).all()
+    assert np.abs(seen[:, :, 0].astype(float) - np.asarray(ramp.convert(mode).convert("L"))).mean() < 2
+    assert seen.max() - seen.min() > 240
+
+
+@pytest.mark.parametrize(
+    ("mode", "kind", "options"),
+    [
+        ("P", "PNG", {}),
+        ("P", "GIF", {}),
+        ("P", "BMP", {}),
+        ("P", "TIFF", {}),
+        ("CMYK", "JPEG", {"quality": 95}),
+        ("CMYK", "TIFF", {}),
+        ("YCbCr", "TIFF", {}),
+        ("YCbCr", "JPEG", {"quality": 95}),
+        ("RGBX", "TIFF", {}),
+        ("RGBA", "PNG", {}),
+        ("RGBA", "WEBP", {"lossless": True}),
+        ("RGBA", "TIFF", {}),
+        ("RGBA", "BMP", {}),
+    ],
+)
+def test_every_colour_space_gives_the_colours(mode, kind, options):
+    palette = {"palette": Image.Palette.ADAPTIVE} if mode == "P" else {}
+    assert_alike(decode(encoded(quarters().convert(mode, **palette), kind, **options)), quarters(), within=9)
+
+
+def test_lab_gives_the_colours():
+    profiles = ImageCms.createProfile("sRGB"), ImageCms.createProfile("LAB")
+    lab = ImageCms.applyTransform(quarters(), ImageCms.buildTransform(*profiles, "RGB", "LAB"))
+    assert lab is not None
+    assert_alike(decode(encoded(lab, "TIFF")), quarters())
+
+
+# --- transparency -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("kind", "options"), [("PNG", {}), ("WEBP", {"lossless": True, "exact": True}), ("TIFF", {})])
+def test_transparency_lies_on_white(kind, options):
+    image = Image.new("RGBA", (3, 1))
+    for column, alpha in enumerate((0, 128, 255)):
+        image.putpixel((column, 0), (200, 0, 0, alpha))
+    seen = np.asarray(decode(encoded(image, kind, **options)))[0]
+    assert seen.tolist() == [[255, 255, 255], pytest.approx([227, 127, 127], abs=1), [200, 0, 0]]
+
+
+def test_transparent_grey_lies_on_white():
+    image = Image.new("LA", (2, 1), (40, 0))
+    image.putpixel((1, 0), (40, 255))
+    assert np.asarray(decode(encoded(image, "PNG")))[0].tolist() == [[255] * 3, [40] * 3]
+
+
+@pytest.mark.parametrize("kind", ["PNG", "GIF"])
+def test_transparent_palette_entry_lies_on_white(kind):
+    image = Image.new("P", (2, 1))
+    image.putpalette([*RED, *GREEN])
+    image.putpixel((1, 0), 1)
+    assert np.asarray(decode(encoded(image, kind, transparency=0)))[0].tolist() == [list(WHITE), list(GREEN)]
+
+
+def test_palette_with_an_alpha_per_entry_lies_on_white():
+    image = Image.new("P", (3, 1))
+    image.putpalette([*RED, *GREEN, *BLUE])
+    for column in range(3):
+        image.putpixel((column, 0), column)
+    seen = np.asarray(decode(encoded(image, "PNG", transparency=bytes([0, 255, 128]))))[0]
+    assert seen.tolist() == [list(WHITE), list(GREEN), pytest.approx([127, 127, 255], abs=1)]
+
+
+def test_colour_that_stands_for_transparent_lies_on_white():
+    image = Image.new("RGB", (2, 1), RED)
+    image.putpixel((1, 0), BLUE)
+    assert np.asarray(decode(encoded(image, "PNG", transparency=RED)))[0].tolist() == [list(WHITE), list(BLUE)]
+
+
+# --- more than 8 bits -------------------------------------------------------------------------------------
+
+
+def stored(values: np.ndarray, kind: str = "TIFF") -> list[int]:
+    """Grey levels that come back for an array written as an image."""
+    seen = np.asarray(decode(encoded(Image.fromarray(values), kind)))
+    assert (seen == seen[:, :, :1]).all()
+    return seen[0, :, 0].tolist()
+
+
+@pytest.mark.parametrize("kind", ["PNG", "TIFF"])
+def test_16_bits_keep_the_upper_8(kind):
+    assert stored(np.array([[0, 255, 256, 0x8000, 0xFFFF]], dtype=np.uint16), kind) == [0, 0, 1, 128, 255]
+
+
+def test_16_bits_of_a_motorola_tiff_are_read_in_its_order():
+    entries = {256: 2, 257: 1, 258: 16, 259: 1, 262: 1, 273: 8, 277: 1, 278: 1, 279: 4}
+    directory = struct.pack(">H", len(entries))
+    for tag, value in entries.items():
+        directory += struct.pack(">HHIHH", tag, 3, 1, value, 0)
+    data = b"MM\0*" + struct.pack(">I", 12) + struct.pack(">HH", 0x1234, 0xFE01) + directory + bytes(4)
+    assert np.asarray(decode(data))[0, :, 0].tolist() == [0x12, 0xFE]
+
+
+def test_32_bits_go_from_their_smallest_value_to_their_largest():
+    assert stored(np.array([[-1000, 0, 1000]], dtype=np.int32)) == [0, 128, 255]
+    assert stored(np.array([[0, 1, 2**31 - 1]], dtype=np.int32)) == [0, 0, 255]
+
+
+def test_floats_go_from_their_smallest_value_to_their_largest():
+    assert stored(np.array([[0.5, 0.6, 0.7]], dtype=np.float32)) == [0, 128, 255]
+    assert stored(np.array([[-3e38, 0, 3e38]], dtype=np.float32)) == [0, 128, 255]
+
+
+def test_what_is_no_number_is_black_and_infinity_is_the_end_of_its_side():
+    values = np.array([[np.nan, -np.inf, 1, 2, np.inf]], dtype=np.float32)
+    assert stored(values) == [0, 0, 0, 255, 255]
+    assert stored(np.full((1, 2), np.nan, dtype=np.float32)) == [0, 0]
+
+
+def test_one_value_everywhere_is_black():
+    assert stored(np.full((1, 3), 7.5, dtype=np.float32)) == [0, 0, 0]
+
+
+def test_colours_of_16_bits_keep_the_upper_8():
+    rows = b"\0" + struct.pack(">3H", 0x1234, 0x8000, 0xFFFF)
+    data = b"\x89PNG\r\n\x1a\n" + png_chunk(b"IHDR", struct.pack(">IIBBBBB", 1, 1, 16, 2, 0, 0, 0))
+    data += png_chunk(b"IDAT", zlib.compress(rows)) + png_chunk(b"IEND", b"")
+    assert decode(data).getpixel((0, 0)) == (0x12, 0x80, 0xFF)
+
+
+# --- upright, and the first of several ---------------------------------------------------------------------
+
+# How a camera held that way would have stored the upright picture.
+STORED_AS = {
+    1: [],
+    2: [Image.Transpose.FLIP_LEFT_RIGHT],
+    3: [Image.Transpose.ROTATE_180],
+    4: [Image.Transpose.FLIP_TOP_BOTTOM],
+    5: [Image.Transpose.FLIP_LEFT_RIGHT, Image.Transpose.ROTATE_90],
+    6: [Image.Transpose.ROTATE_90],
+    7: [Image.Transpose.FLIP_LEFT_RIGHT, Image.Transpose.ROTATE_270],
+    8: [Image.Transpose.ROTATE_270],
+}
+
+
+@pytest.mark.parametrize("orientation", STORED_AS)
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [("JPEG", {}), ("PNG", {}), ("WEBP", {}), ("TIFF", {}), ("TIFF", {"compression": "tiff_lzw"})],
+)
+def test_image_stands_upright_whichever_way_the_camera_was_held(kind, options, orientation):
+    image = quarters()
+    for turn in STORED_AS[orientation]:
+        image = image.transpose(turn)
+    assert_alike(decode(encoded(image, kind, exif=oriented(orientation), **options)), quarters())
+
+
+def test_image_cannot_be_turned_a_second_time():
+    image = decode(encoded(quarters(), "JPEG", exif=oriented(6)))
+    assert image.size == (32, 64)
+    assert ORIENTATION not in image.getexif()
+    assert image.info == {}
+
+
+@pytest.mark.parametrize("orientation", [0, 9, 65535])
+def test_orientation_that_does_not_exist_turns_nothing(orientation):
+    assert_alike(decode(encoded(quarters(), "JPEG", exif=oriented(orientation))), quarters())
+
+
+@pytest.mark.parametrize("exif", [b"", b"II", b"Exif\0\0II*\0\xff\xff\xff\x7f", b"Exif\0\0" + bytes(40), b"\xff" * 30])
+def test_damaged_exif_leaves_the_pixels_usable(exif):
+    assert_alike(decode(encoded(quarters(), "JPEG", exif=exif)), quarters())
+    assert_alike(decode(encoded(quarters(), "WEBP", exif=exif)), quarters())
+
+
+@pytest.mark.parametrize("kind", ["GIF", "WEBP", "PNG", "TIFF", "MPO"])
+def test_first_of_several_frames_is_taken(kind):
+    others = [Image.new("RGB", (64, 32), colour) for colour in (BLUE, GREEN)]
+    assert_alike(decode(encoded(quarters(), kind, save_all=True, append_images=others)), quarters())
+
+
+# --- what cannot be read -----------------------------------------------------------------------------------
+
+
+def zip_file() -> bytes:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("image.jpg", encoded(quarters(), "JPEG"))
+    return file.getvalue()
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"just text",
+        b"<!DOCTYPE html><html><body>404 Not Found</body></html>",
+        zip_file(),
+        b"\0" * 1000,
+        b"B",
+        b"RIFF\x24\0\0\0WAVEfmt ",
+        b"\0\0\0\x18ftypheic\0\0\0\0",
+        b"%PDF-1.7\n",
+        b"<svg xmlns='http://www.w3.org/2000/svg'/>",
+    ],
+)
+def test_what_is_no_image_is_said_to_be_none(data):
+    assert reason(data) == "not an image: none of JPEG, PNG, WebP, GIF, TIFF, BMP"
+
+
+def test_empty_file_is_said_to_be_empty():
+    assert reason(b"") == "empty file"
+
+
+@pytest.mark.parametrize("kind", ["PPM", "TGA", "PCX", "ICO", "JPEG2000", "EPS"])
+def test_other_formats_of_pillow_are_out_of_reach(kind, monkeypatch):
+    def refuse(*_, **__):
+        raise AssertionError("a program was started")
+
+    monkeypatch.setattr(subprocess, "Popen", refuse)
+    assert reason(encoded(quarters(), kind)).startswith("not an image")
+
+
+@pytest.mark.parametrize(("kind", "options"), [file for file in FILES if "compression" not in file[1]])
+def test_file_that_is_cut_in_half_is_truncated(kind, options):
+    data = encoded(noise(), kind, **options)
+    assert reason(data[: len(data) // 2]) == "truncated"
+
+
+@pytest.mark.parametrize(("kind", "options"), FILES)
+def test_file_is_unreadable_or_whole_wherever_it_is_cut(kind, options):
+    data = encoded(quarters(8), kind, **options)
+    for length in range(len(data)):
+        try:
+            image = decode(data[:length])
+        except UnreadableImage:
+            continue
+        assert_alike(image, quarters(8), within=12)
+
+
+@pytest.mark.parametrize("chunk", [b"IHDR", b"IDAT"])
+def test_damaged_chunk_of_a_png_is_named(chunk):
+    data = bytearray(encoded(noise(), "PNG"))
+    data[data.index(chunk) + 6] ^= 0xFF
+    assert reason(bytes(data)).startswith(("cannot be decoded: broken PNG file", "cannot be decoded: broken data"))
+
+
+def test_reason_is_one_short_line(monkeypatch):
+    def fail(*_):
+        raise OSError("a long story\n" * 100)
+
+    monkeypatch.setattr(JpegImageFile, "load", fail)
+    assert reason(encoded(quarters(), "JPEG")) == "cannot be decoded: a long story"
+
+
+@pytest.mark.parametrize("error", [OSError, SyntaxError, ValueError, struct.error, zlib.error, OverflowError, KeyError])
+def test_whatever_a_parser_raises_the_file_is_unreadable(error, monkeypatch):
+    def fail(*_):
+        raise error("gone wrong")
+
+    monkeypatch.setattr(JpegImageFile, "load", fail)
+    assert reason(encoded(quarters(), "JPEG")).replace("'", "") == "cannot be decoded: gone wrong"
+
+
+def test_error_without_words_is_told_by_its_name(monkeypatch):
+    def fail(*_):
+        raise AssertionError
+
+    monkeypatch.setattr(JpegImageFile, "load", fail)
+    assert reason(encoded(quarters(), "JPEG")) == "cannot be decoded: AssertionError"
+
+
+def test_lack_of_memory_is_said(monkeypatch):
+    def fail(*_):
+        raise MemoryError
+
+    monkeypatch.setattr(JpegImageFile, "load", fail)
+    assert reason(encoded(quarters(), "JPEG")) == "not enough memory"
+
+
+def test_interruption_is_no_damage(monkeypatch):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(JpegImageFile, "load", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        decode(encoded(quarters(), "JPEG"))
+
+
+def test_error_says_what_to_do_and_travels_between_processes():
+    error = pickle.loads(pickle.dumps(UnreadableImage("truncated")))
+    assert isinstance(error, DataError)
+    assert error.reason == "truncated"
+    assert str(error) == "the image cannot be read (truncated). Replace the file, or leave it out."
+
+
+def test_without_pillow_the_error_says_what_to_install(monkeypatch):
+    decoding._parser.cache_clear()
+    monkeypatch.setitem(sys.modules, "PIL.JpegImagePlugin", None)
+    with pytest.raises(DataError, match=r"pip install 'uniot\[images\]'") as caught:
+        decode(b"\xff\xd8\xff")
+    assert not isinstance(caught.value, UnreadableImage)
+
+
+def test_importing_the_module_does_not_import_pillow():
+    done = subprocess.run(
+        [sys.executable, "-c", "import sys, uniot.images.decoding; print('PIL' in sys.modules)"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == "False\n"
+
+
+# --- too large ---------------------------------------------------------------------------------------------
+
+
+def bmp_that_claims(width: int, height: int) -> bytes:
+    return b"BM" + struct.pack("<IHHIIiiHHIIiiII", 1000, 0, 0, 54, 40, width, height, 1, 24, 0, 0, 1, 1, 0, 0)
+
+
+def jpeg_that_claims(width: int, height: int) -> bytes:
+    data = bytearray(encoded(quarters(), "JPEG"))
+    frame = data.index(b"\xff\xc0")
+    data[frame + 5 : frame + 9] = struct.pack(">HH", height, width)
+    return bytes(data)
+
+
+@pytest.mark.parametrize("bomb", [png_that_claims, bmp_that_claims, jpeg_that_claims])
+def test_gigantic_image_is_refused_by_its_header(bomb, monkeypatch):
+    def refuse(*_):
+        raise AssertionError("pixels were decoded")
+
+    monkeypatch.setattr(ImageFile.ImageFile, "load", refuse)
+    assert reason(bomb(60000, 60000)) == "too large: 60000 × 60000 pixels"
+
+
+def test_gigantic_canvas_of_a_webp_is_refused():
+    data = encoded(quarters().convert("RGBA"), "WEBP", exif=oriented(1))
+    assert data[12:16] == b"VP8X"
+    side = (16383).to_bytes(3, "little")
+    assert reason(data[:24] + side + side + data[30:]).startswith("too large: ")
+
+
+def test_limit_itself_is_allowed_and_one_column_more_is_not(monkeypatch):
+    data = encoded(quarters(), "PNG")
+    monkeypatch.setattr(decoding, "MAX_PIXELS", 64 * 32)
+    assert decode(data).size == (64, 32)
+    monkeypatch.setattr(decoding, "MAX_PIXELS", 64 * 32 - 1)
+    assert reason(data) == "too large: 64 × 32 pixels"
+
+
+def test_photographs_of_200_megapixels_are_within_the_limit():
+    assert MAX_PIXELS >= 16320 * 12240
+    assert MAX_PIXELS >= 16384 * 12288
+
+
+@pytest.mark.parametrize("limit", [1, None])
+def test_limit_of_the_application_is_neither_used_nor_changed(limit, monkeypatch):
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", limit)
+    assert_alike(decode(encoded(quarters(), "JPEG")), quarters())
+    assert reason(png_that_claims(60000, 60000)) == "too large: 60000 × 60000 pixels"
+    assert limit == Image.MAX_IMAGE_PIXELS
+
+
+# --- warnings ----------------------------------------------------------------------------------------------
+
+
+def jpeg_that_makes_pillow_warn() -> bytes:
+    """Its EXIF promises 200 letters at a place where there are none."""
+    entry = struct.pack("<HHII", 0x010F, 2, 200, 30)
+    return encoded(quarters(), "JPEG", exif=b"Exif\0\0II*\0\x08\0\0\0\x01\0" + entry + bytes(4))
+
+
+def test_pillow_warns_of_damaged_exif_and_decoding_does_not(recwarn):
+    data = jpeg_that_makes_pillow_warn()
+    with pytest.warns(UserWarning, match="Skipping tag"):
+        Image.open(io.BytesIO(data)).getexif()
+    warnings.simplefilter("always")
+    recwarn.clear()
+    assert_alike(decode(data), quarters())
+    assert list(recwarn) == []
+
+
+def test_warnings_as_errors_do_not_make_an_image_unreadable():
+    still = encoded(quarters(), "PNG")
+    of_no_frames = still[:33] + png_chunk(b"acTL", bytes(8)) + still[33:]
+    with pytest.raises(UserWarning, match="Invalid APNG"):
+        Image.open(io.BytesIO(of_no_frames))
+    assert_alike(decode(of_no_frames), quarters())
+
+
+def test_filters_are_as_before_when_many_threads_have_decoded():
+    data = jpeg_that_makes_pillow_warn()
+    before = list(warnings.filters)
+    failures = []
+    together = threading.Barrier(8)
+
+    def work() -> None:
+        together.wait()
+        try:
+            for _ in range(50):
+                decode(data)
+                with pytest.raises(UnreadableImage):
+                    decode(data[:200])
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    assert list(warnings.filters) == before
+
+
+def test_warnings_of_others_are_still_heard_while_decoding():
+    with pytest.warns(UserWarning, match="heard"), decoding._pillow_warnings_ignored:
+        warnings.warn("heard", UserWarning, stacklevel=1)
+
+
+# --- large photographs at a reduced scale -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("side", "size"), [(None, (800, 600)), (600, (800, 600)), (301, (800, 600)), (300, (400, 300)), (75, (100, 75))]
+)
+def test_large_jpeg_is_decoded_at_the_scale_that_suffices(side, size):
+    assert decode(encoded(Image.new("RGB", (800, 600)), "JPEG"), shortest_side=side).size == size
+
+
+@given(width=st.integers(1, 300), height=st.integers(1, 300), side=st.integers(1, 400), turned=st.booleans())
+@settings(max_examples=60)
+def test_shorter_side_never_falls_below_what_is_needed(width, height, side, turned):
+    data = encoded(Image.new("L", (width, height)), "JPEG", exif=oriented(6 if turned else 1))
+    assert min(decode(data, shortest_side=side).size) >= min(side, width, height)
+
+
+def test_reduced_scale_shows_the_same_picture_upright():
+    image = decode(
+        encoded(quarters(512).transpose(Image.Transpose.ROTATE_90), "JPEG", exif=oriented(6)), shortest_side=64
+    )
+    assert_alike(image, quarters(64))
+
+
+def test_other_kinds_of_file_come_in_full_size():
+    assert decode(encoded(quarters(256), "PNG"), shortest_side=16).size == (512, 256)
+
+
+# --- whatever the bytes ------------------------------------------------------------------------------------
+
+SIGNATURES = [first for one in decoding.FORMATS for first in one.signatures]
+SOUND = [encoded(quarters(8), kind, **options) for kind, options in FILES] + [
+    encoded(quarters(8), "JPEG", exif=oriented(6)),
+    encoded(quarters(8).convert("P"), "PNG", transparency=bytes(range(200))),
+    encoded(quarters(8).convert("CMYK"), "JPEG"),
+    encoded(quarters(8).convert("F"), "TIFF"),
+    encoded(quarters(8).convert("1"), "TIFF", compression="group4"),
+    encoded(quarters(8), "GIF", save_all=True, append_images=[noise(8)]),
+    encoded(quarters(8), "PNG", save_all=True, append_images=[noise(8)]),
+]
+
+
+def outcome(data: bytes) -> Image.Image | str:
+    """An image, or the reason why there is none; nothing else can happen."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(decoding, "MAX_PIXELS", 10**6)  # a flipped bit of a header may ask for a gigabyte
+        try:
+            return decode(data)
+        except UnreadableImage as error:
+            return error.reason
+
+
+def assert_image_or_reason(seen: Image.Image | str) -> None:
+    if isinstance(seen, str):
+        assert seen
+        assert "\n" not in seen
+    else:
+        assert seen.mode == "RGB"
+        assert np.asarray(seen).shape == (seen.height, seen.width, 3)
+
+
+@given(st.sampled_from([b"", *SIGNATURES, b"RIFF\xff\0\0\0WEBPVP8 "]), st.binary(max_size=300))
+@settings(max_examples=300)
+def test_random_bytes_are_an_image_or_unreadable(first_bytes, rest):
+    assert_image_or_reason(outcome(first_bytes + rest))
+
+
+@given(st.sampled_from(SOUND), st.data())
+@settings(max_examples=400)
+def test_damaged_files_are_an_image_or_unreadable(sound, data):
+    damaged = bytearray(sound)
+    # Half of the damage is done to headers, where it does most.
+    place = st.integers(0, min(99, len(sound) - 1)) | st.integers(0, len(sound) - 1)
+    for at, value in data.draw(st.lists(st.tuples(place, st.integers(0, 255)), max_size=8)):
+        damaged[at] = value
+    assert_image_or_reason(outcome(bytes(damaged[: data.draw(st.just(len(sound)) | place)])))

@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+
+from uniot import UniDAClassifier
+from uniot.datasets.digits import make_toy_domains
+from uniot.errors import UniotWarning
+from uniot.methods.unincm.reliability import data_warnings
+
+FEATURES = np.eye(8, dtype=np.float32)
+GOOD = {"features": FEATURES, "known": np.array([True, False]), "n_target": 100, "classes": ["a", "b"]}
+
+
+def warned(**changed) -> tuple[str, ...]:
+    return data_warnings(**(GOOD | {"class_sizes": [3, 9]} | changed))
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"n_target": 99}, "only 99 target samples; results are unreliable below 100."),
+        ({"n_target": 2}, "only 2 target samples; results are unreliable below 100."),
+        ({"known": np.array([False, False])}, "no target sample is known: every one is called unknown."),
+        (
+            {"features": FEATURES[[0] * 5 + [1, 2]]},
+            "many target samples are identical, only 3 distinct ones among 7 target samples: copies add no evidence.",
+        ),
+        (
+            {"features": FEATURES[[0] * 5]},
+            "many target samples are identical, only 1 distinct one among 5 target samples",
+        ),
+        ({"class_sizes": [2, 3]}, "1 class has fewer than 3 labelled samples, so that its labels are unreliable: a."),
+        ({"class_sizes": [1, 1]}, "2 classes have fewer than 3 labelled samples, so that their labels are unreliab"),
+    ],
+)
+def test_each_doubt_is_told_in_words(changed, words):
+    (told,) = warned(**changed)
+    assert told.startswith(words)
+
+
+def test_good_data_give_no_warning():
+    assert warned() == ()
+    assert warned(features=FEATURES[[0, 0, 1, 2]]) == ()
+
+
+def test_fit_warns_of_what_the_command_line_and_the_report_repeat():
+    toy = make_toy_domains()
+    few = np.concatenate(
+        [np.flatnonzero(toy.y_source == toy.y_source[0])[:2], np.flatnonzero(toy.y_source != toy.y_source[0])]
+    )
+    copies = np.repeat(toy.x_target[:20], 4, axis=0)
+    for method in ("unincm", "source-only"):
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            model = UniDAClassifier(method, **({} if method == "unincm" else {"steps": 20}), random_state=0).fit(
+                toy.x_source[few], toy.y_source[few], copies
+            )
+        said = [str(one.message) for one in told if issubclass(one.category, UniotWarning)]
+        assert said == list(model.reliability_.warnings)
+        for words in ("only 80 target samples", "only 20 distinct ones", "1 class has fewer than 3 labelled"):
+            assert any(words in one for one in said), words
