@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,7 @@ from uniot.config import ImageSettings
 from uniot.datasets.digits import make_toy_domains
 from uniot.errors import DataError, RunFolderError, SettingsError
 from uniot.export.hub import pull, push
-from uniot.io.files import file_lock
+from uniot.io.files import file_lock, write_text
 from uniot.io.predictions import COLUMNS
 from uniot.runs import RunFiles
 
@@ -216,6 +217,21 @@ def test_short_writer_leaves_the_temporary_files_of_others_alone(tmp_path):
         assert partial.exists()
     with Run.writer(tmp_path):
         assert not partial.exists()
+
+
+def test_threads_write_the_same_file_without_a_lock(tmp_path):
+    # The labelling page exports labels.csv while its publisher writes it.
+    path, texts = tmp_path / "labels.csv", {letter * 10_000 for letter in "abcd"}
+
+    def work(text):
+        for _ in range(20):
+            write_text(path, text)
+
+    with ThreadPoolExecutor(len(texts)) as pool:
+        for written in [pool.submit(work, text) for text in texts]:
+            written.result()
+    assert path.read_text() in texts
+    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_lock_is_held_by_one_thread_at_a_time(tmp_path):

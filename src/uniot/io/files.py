@@ -9,6 +9,7 @@ import json
 import os
 import stat
 import sys
+import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -157,6 +158,12 @@ def _acquired(path: Path) -> BinaryIO | None:
     return None
 
 
+def temporary_path(path: Path) -> Path:
+    """Return a path beside `path` that no other thread or process uses, to be renamed to `path` when it is complete."""
+    # Two threads may write the same file: the labelling page exports while its publisher writes.
+    return path.with_name(f".{path.name}.{os.getpid()}-{threading.get_native_id()}.partial")
+
+
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """Yield a temporary path that is renamed to `path` if the block succeeds, and removed if it fails.
@@ -164,7 +171,7 @@ def replacing(path: Path) -> Iterator[Path]:
     Raises:
         RunFolderError: the file cannot be written.
     """
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    partial = temporary_path(path)
     try:
         with _folder_made(path.parent):
             try:

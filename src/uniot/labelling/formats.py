@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import os
 import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from urllib.parse import quote
 
 from uniot.discovery.annotations import DISCARDED, class_index, is_class
 from uniot.errors import DataError, RunFolderError
-from uniot.io.files import write_text
+from uniot.io.files import temporary_path, write_text
 from uniot.io.text import as_utf8
 from uniot.labelling import Line, clean_name, write_names
 from uniot.runs.files import LABEL_COLUMNS, RunFiles
@@ -158,7 +157,7 @@ def _write_fiftyone(path: Path, lines: Sequence[Line], row_of: dict[str, int], p
     if path.exists() and not (path.is_dir() and {one.name for one in path.iterdir()} <= {"data", "labels.json"}):
         raise DataError(f"{path} exists and is not an earlier export. Give another folder, or remove it.")
     classes = sorted({label for _, label in _labelled(lines)})
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    partial = temporary_path(path)
     try:
         (partial / "data").mkdir(parents=True)
         labels = {}
