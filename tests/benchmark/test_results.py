@@ -33,6 +33,8 @@ DONE = Result(
     estimated_accuracy=0.75,
     warned=False,
     h_oracle_selection=0.83,
+    cpu_seconds=30.5,
+    version="0.2.0",
     dataset="office31",
 )
 FAILED = Result(
@@ -57,6 +59,8 @@ results = st.builds(
     n_private_true=st.none() | st.integers(0, 1000),
     warned=st.none() | st.booleans(),
     dataset=st.just("") | words,
+    cpu_seconds=st.none() | st.floats(0, 1e9),
+    version=st.just("") | words,
     h=st.floats(0, 1),
     **dict.fromkeys([name for name in (*SCORES, *LATER_SCORES) if name != "h"], shares),
 )
@@ -74,9 +78,9 @@ def test_a_job_is_a_line_and_what_it_does_not_have_is_empty(tmp_path):
     write_results(path, [DONE, FAILED])
     header, done, failed = path.read_text().splitlines()
     assert header.split(",") == [field.name for field in fields(Result)]
-    scores = "0.8125,0.75,0.7,0.65,0.9,0.74,0.95,0.85,12,11,0.875,0.95,0.8,0.75,False,0.83"
+    scores = "0.8125,0.75,0.7,0.65,0.9,0.74,0.95,0.85,12,11,0.875,0.95,0.8,0.75,False,0.83,30.5,0.2.0"
     assert done == f'uniot,A2W,1,open-partial,"resnet50, frozen",1000,31.25,{scores},office31,'
-    assert failed == f"dcc,A2W,0,open-partial,b,9,0.5{',' * 18}no memory"
+    assert failed == f"dcc,A2W,0,open-partial,b,9,0.5{',' * 20}no memory"
 
 
 def test_a_failure_of_many_lines_is_one_line_of_the_file(tmp_path):
@@ -123,7 +127,7 @@ def test_a_file_from_before_data_sets_had_names_is_read_without_them(tmp_path):
     path = tmp_path / "results.csv"
     write_results(path, [FAILED])
     header, failed = path.read_text().splitlines()
-    later = (*LATER_SCORES, "n_private_true", "warned", "dataset")
+    later = (*LATER_SCORES, "n_private_true", "warned", "cpu_seconds", "version", "dataset")
     older = ",".join(name for name in header.split(",") if name not in later)
     path.write_text(f"{older}\n{failed.replace(',' * len(later) + 'no', 'no')}\n")
     assert read_results(path) == [FAILED]
@@ -143,6 +147,7 @@ def test_a_file_from_before_data_sets_had_names_is_read_without_them(tmp_path):
         ({"method": "a\rb"}, r"a result has 'a\\rb' as method. Give a name, in one line."),
         ({"seed": -1}, "has -1 as seed. Give a number from 0 on"),
         ({"seconds": float("inf")}, "has inf as seconds"),
+        ({"cpu_seconds": -1.0}, "has -1.0 as cpu_seconds"),
     ],
 )
 def test_a_result_that_cannot_be_is_refused(changes, words):

@@ -1,7 +1,8 @@
 """Run methods on tasks with several seeds, and write tables of the results beside the paper's numbers."""
 
+from uniot.benchmark.averages import Cell
 from uniot.benchmark.protocol import AVERAGE, PaperPart, PaperTables, paper_tables
-from uniot.benchmark.results import SCORES, Cell, Result, read_results, write_results
+from uniot.benchmark.results import SCORES, Result, read_results, write_results
 from uniot.benchmark.table_formats import FORMATS, to_csv, to_html, to_latex, to_markdown, write_table
 from uniot.benchmark.tables import Comparison, Row, Table, holm_corrected, make_table, make_tables, sign_flip_p_value
 

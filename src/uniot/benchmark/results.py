@@ -1,22 +1,17 @@
-"""Read and write the results of jobs as CSV, one row per job, and average them over seeds and tasks."""
+"""Read and write the results of jobs as CSV, one row per job."""
 
 from __future__ import annotations
 
 import csv
 import io
 import math
-import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import cast
 
-from uniot.benchmark.protocol import AVERAGE, paper_tables
 from uniot.errors import DataError
 from uniot.io.files import write_text
-
-if TYPE_CHECKING:
-    from uniot.datasets.catalogue import BenchmarkSet
 
 SCORES: Mapping[str, str] = {
     "h": "H-score",
@@ -61,6 +56,8 @@ class Result:
         estimated_accuracy: the model's own estimate of `true_accuracy`, without labels.
         warned: whether the model warned of unreliable predictions; None if the method has no estimate.
         h_oracle_selection: largest H-score of the models at `--oracle-selection` steps; a choice by target labels.
+        cpu_seconds: processor time of the fit, which hardly depends on what else runs.
+        version: version of this package; empty for a failure or an older file.
         dataset: name of the data set in a benchmark of several; empty otherwise.
         failure: why the job failed; empty if it succeeded. A failed job has no scores.
     """
@@ -88,6 +85,8 @@ class Result:
     estimated_accuracy: float | None = None
     warned: bool | None = None
     h_oracle_selection: float | None = None
+    cpu_seconds: float | None = None
+    version: str = ""
     dataset: str = ""
     failure: str = ""
 
@@ -95,9 +94,9 @@ class Result:
         for name in ("method", "task", "setting", "backbone"):
             if len(getattr(self, name).splitlines()) != 1:
                 raise DataError(f"a result has {getattr(self, name)!r} as {name}. Give a name, in one line.")
-        for name in ("seed", "steps", "seconds"):
-            if not 0 <= getattr(self, name) < math.inf:
-                raise DataError(f"{self.job} has {getattr(self, name)} as {name}. Give a number from 0 on.")
+        for name in ("seed", "steps", "seconds", "cpu_seconds"):
+            if not 0 <= (value := getattr(self, name) or 0) < math.inf:
+                raise DataError(f"{self.job} has {value} as {name}. Give a number from 0 on.")
         scores = {name: value for name in (*SCORES, *_FURTHER) if (value := getattr(self, name)) is not None}
         for name, value in scores.items():
             if not 0 <= value <= 1:
@@ -118,8 +117,7 @@ class Result:
         """Return a score by its name in `SCORES`."""
         if name not in SCORES:
             raise DataError(f"there is no score called {name!r}. Take one of: {', '.join(SCORES)}.")
-        value: float | None = getattr(self, name)
-        return value
+        return cast(float | None, getattr(self, name))
 
 
 def write_results(path: Path, results: Iterable[Result]) -> None:
@@ -182,119 +180,12 @@ def _value(name: str, text: str, place: str) -> str | int | float | None:
 
 _COLUMNS = tuple(field.name for field in fields(Result))
 # Columns that were added later; older files are read with empty cells.
-_ADDED = frozenset({"nmi_oracle", "n_private_true", "warned", "dataset", *_FURTHER})
+_ADDED = frozenset({"nmi_oracle", "n_private_true", "warned", "cpu_seconds", "version", "dataset", *_FURTHER})
 # How each column is read, and whether an empty cell is None; all others are scores.
 _KINDS: Mapping[str, tuple[Callable[[str], str | int | float], bool]] = {
-    **dict.fromkeys(("method", "task", "setting", "backbone", "failure", "dataset"), (str, False)),
+    **dict.fromkeys(("method", "task", "setting", "backbone", "failure", "dataset", "version"), (str, False)),
     **dict.fromkeys(("seed", "steps"), (int, False)),
     "seconds": (float, False),
     **dict.fromkeys(("n_groups", "n_private_true"), (int, True)),
     "warned": (_flag, True),
 }
-
-
-@dataclass(frozen=True)
-class Cell:
-    """Holds the scores of a method on one task, or on all tasks, in per cent.
-
-    Attributes:
-        mean: mean over the seeds that have a score; None if none has.
-        deviation: standard deviation over the seeds; None for fewer than two.
-        n_seeds: number of seeds that have a score; for the mean over tasks, the smallest number of all tasks.
-        n_failed: number of failed jobs.
-        reported: the paper's number.
-        is_best: whether no other method has a larger mean, to the decimals shown; False if a job failed.
-    """
-
-    mean: float | None = None
-    deviation: float | None = None
-    n_seeds: int = 0
-    n_failed: int = 0
-    reported: float | None = None
-    is_best: bool = False
-
-    @property
-    def mean_text(self) -> str:
-        """Return the mean as tables show it: "–" if there is none, "failed" if all jobs failed."""
-        if self.mean is None:
-            return "failed" if self.n_failed else "–"
-        return f"{self.mean:.2f}"
-
-
-class ScoreGrid:
-    """Groups one score by method, task and seed.
-
-    Args:
-        results: at most one per method, task and seed.
-        score: name of the score.
-        tasks: columns of the table.
-        beside: data set whose reported numbers are shown beside the results; None for none.
-    """
-
-    def __init__(
-        self, results: Sequence[Result], score: str, tasks: Sequence[str], beside: BenchmarkSet | None
-    ) -> None:
-        self._score, self._tasks, self._beside = score, tasks, beside
-        self._scores: dict[tuple[str, str], dict[int, float]] = {}
-        self._failed: dict[tuple[str, str], int] = {}
-        for result in results:
-            place, value = (result.method, result.task), result.score(score)
-            if value is not None:
-                self._scores.setdefault(place, {})[result.seed] = 100 * value
-            elif result.failure:
-                self._failed[place] = self._failed.get(place, 0) + 1
-
-    def cells(self, method: str) -> tuple[Cell, ...]:
-        """Return a cell per task, and one for the mean over tasks if there are several."""
-        cells = [self._cell(method, task) for task in self._tasks]
-        return (*cells, self._average(method, cells)) if len(cells) > 1 else tuple(cells)
-
-    def pairs(self, method: str, other: str) -> list[tuple[float, float]]:
-        """Return the scores of two methods for each task and seed that both have."""
-        found: list[tuple[float, float]] = []
-        for task in self._tasks:
-            one, two = self._of(method, task), self._of(other, task)
-            # A method that ignores the seed repeats its scores, which is no further evidence.
-            found += dict.fromkeys((one[seed], two[seed]) for seed in sorted(one.keys() & two.keys()))
-        return found
-
-    def _of(self, method: str, task: str) -> Mapping[int, float]:
-        return self._scores.get((method, task), {})
-
-    def _cell(self, method: str, task: str) -> Cell:
-        scores = list(self._of(method, task).values())
-        return Cell(
-            mean=statistics.fmean(scores) if scores else None,
-            deviation=_deviation(scores),
-            n_seeds=len(scores),
-            n_failed=self._failed.get((method, task), 0),
-            reported=self._reported(method, task),
-        )
-
-    def _average(self, method: str, cells: Sequence[Cell]) -> Cell:
-        # The paper's mean is over all tasks; it cannot be compared with the mean over some of them.
-        whole = self._beside is not None and set(self._tasks) == set(self._beside.tasks)
-        reported = self._reported(method, AVERAGE) if whole else None
-        means = [cell.mean for cell in cells if cell.mean is not None]
-        if len(means) < len(cells):
-            return Cell(n_failed=sum(cell.n_failed for cell in cells if cell.mean is None), reported=reported)
-        of_tasks = [self._of(method, task) for task in self._tasks]
-        seeds = of_tasks[0].keys()
-        same_seeds = all(scores.keys() == seeds for scores in of_tasks)
-        by_seed = [statistics.fmean(scores[seed] for scores in of_tasks) for seed in seeds] if same_seeds else []
-        return Cell(
-            mean=statistics.fmean(means),
-            deviation=_deviation(by_seed),
-            n_seeds=min(map(len, of_tasks)),
-            n_failed=sum(cell.n_failed for cell in cells),
-            reported=reported,
-        )
-
-    def _reported(self, method: str, task: str) -> float | None:
-        if self._beside is None:
-            return None
-        return paper_tables().reported(self._beside.name, method, task, self._score)
-
-
-def _deviation(values: Sequence[float]) -> float | None:
-    return statistics.stdev(values) if len(values) > 1 else None

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
+from uniot.benchmark.averages import ScoreGrid
 from uniot.benchmark.jobs import Job, Options, Value, plan_jobs
 from uniot.benchmark.protocol import TaskSet, paper_tables
-from uniot.benchmark.results import SCORES, Result, ScoreGrid
+from uniot.benchmark.results import SCORES, Result
 from uniot.datasets.catalogue import BenchmarkSet, ClassSplit
 from uniot.errors import SettingsError
 from uniot.methods import uniot_learners, uniot_variants

@@ -8,7 +8,8 @@ import io
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from uniot.benchmark.results import SCORES, Cell, Result
+from uniot.benchmark.averages import Cell
+from uniot.benchmark.results import SCORES, Result
 from uniot.benchmark.tables import Row, Table, make_tables
 from uniot.errors import DataError
 from uniot.io.files import write_text

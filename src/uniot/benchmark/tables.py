@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from uniot.benchmark.averages import Cell, ScoreGrid
 from uniot.benchmark.protocol import AVERAGE, paper_tables
-from uniot.benchmark.results import SCORES, Cell, Result, ScoreGrid
+from uniot.benchmark.results import SCORES, Result
 from uniot.datasets.catalogue import BenchmarkSet, benchmark_set
 from uniot.errors import DataError
 from uniot.methods.registry import METHODS

@@ -65,11 +65,12 @@ def run_job(job: Job) -> Outcome:
         threads = torch.get_num_threads()
         torch.set_num_threads(job.threads)
         try:
-            began = time.perf_counter()
+            began, began_cpu = time.perf_counter(), time.process_time()
             oracle = OracleSelection(job.oracle_selection, data.oracle_target_labels) if job.oracle_selection else None
             model = fit(job, data.source, data.source_labels, data.target, oracle)
             seconds = time.perf_counter() - began - (0 if oracle is None else oracle.seconds)
-            outcome = _scored(job, model, data.oracle_target_labels, seconds)
+            cpu_seconds = time.process_time() - began_cpu - (0 if oracle is None else oracle.cpu_seconds)
+            outcome = _scored(job, model, data.oracle_target_labels, (seconds, cpu_seconds))
             if oracle is None:
                 return outcome
             best = max(oracle.best, outcome.result.h or 0.0)
@@ -98,22 +99,24 @@ class OracleSelection:
     Attributes:
         best: largest H-score so far.
         seconds: time that scoring took.
+        cpu_seconds: processor time that it took.
     """
 
     def __init__(self, times: int, truth: np.ndarray) -> None:
         self._times, self._truth = times, truth
-        self.best, self.seconds = 0.0, 0.0
+        self.best, self.seconds, self.cpu_seconds = 0.0, 0.0, 0.0
 
     def watch(self, steps: int) -> Callable[[int, Callable[[], AdaptedModel]], None]:
         """Return what a fit of that many steps calls after each step."""
 
         def inspect(step: int, as_if_ended: Callable[[], AdaptedModel]) -> None:
             if step % max(1, steps // self._times) == 0 and step != steps:
-                began = time.perf_counter()
+                began, began_cpu = time.perf_counter(), time.process_time()
                 model = as_if_ended()
                 labels = model.labels(model.target)
                 self.best = max(self.best, evaluate(self._truth, labels, source_classes=model.classes).h_score)
                 self.seconds += time.perf_counter() - began
+                self.cpu_seconds += time.process_time() - began_cpu
 
         return inspect
 
@@ -146,7 +149,7 @@ def fit(
     return fit_domains(domains, settings, FitContext(inspect=oracle.watch(steps)))
 
 
-def _scored(job: Job, model: AdaptedModel, truth: np.ndarray, seconds: float) -> Outcome:
+def _scored(job: Job, model: AdaptedModel, truth: np.ndarray, seconds: tuple[float, float]) -> Outcome:
     answers = model.target
     nearest = model.classes[answers.nearest]
     scores = evaluate(
@@ -165,7 +168,9 @@ def _scored(job: Job, model: AdaptedModel, truth: np.ndarray, seconds: float) ->
         task=job.task,
         seed=job.seed,
         steps=model.settings.steps or 0,
-        seconds=seconds,
+        seconds=seconds[0],
+        cpu_seconds=seconds[1],
+        version=__version__,
         h=scores.h_score,
         h3_oracle=scores.h3_score_oracle,
         h3_honest=scores.h3_score_honest,

@@ -21,9 +21,10 @@ from uniot.errors import DataError, MissingPackageError
 from uniot.io.text import counted
 
 if TYPE_CHECKING:
+    from uniot.benchmark.averages import Cell
     from uniot.benchmark.jobs import Job
     from uniot.benchmark.protocol import TaskSet
-    from uniot.benchmark.results import Cell, Result
+    from uniot.benchmark.results import Result
     from uniot.benchmark.runner import Summary, Watcher
     from uniot.benchmark.studies import Finding, Study
     from uniot.benchmark.tables import Table
