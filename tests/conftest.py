@@ -34,9 +34,28 @@ def one_thread():
     torch.set_num_threads(before)
 
 
+# The files that take longest, by `pytest --durations=0`.
+LONGEST = (
+    "test_publishing.py",
+    "export/test_onnx.py",
+    "report/test_controls.py",
+    "labelling/test_names_everywhere.py",
+    "training/test_processes.py",
+    "cli/test_cli_images.py",
+    "benchmark/test_runner.py",
+    "training/test_images.py",
+    "report/test_in_browser.py",
+    "labelling/test_continue.py",
+    "test_example_method.py",
+    "training/test_source_model.py",
+    "test_hyperparameters.py",
+)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Start the longest file first, so that no process is left alone with it at the end."""
-    items.sort(key=lambda item: item.path.name != "test_publishing.py")
+    """Start the longest files first, so that no process is left alone with one of them at the end."""
+    files = [Path(__file__).parent / name for name in LONGEST]
+    items.sort(key=lambda item: files.index(item.path) if item.path in files else len(files))
 
 
 class Answer(NamedTuple):
