@@ -15,8 +15,9 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
+from uniot.benchmark.averages import Cell, ScoreGrid
 from uniot.benchmark.protocol import AVERAGE, TaskSet, paper_tables
-from uniot.benchmark.results import Cell, Result, ScoreGrid, read_results
+from uniot.benchmark.results import Result, read_results
 from uniot.benchmark.studies import Finding, make_study, study_findings
 from uniot.benchmark.table_formats import to_markdown
 from uniot.benchmark.tables import make_table, method_title

@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from uniot.benchmark.results import Cell
+from uniot.benchmark.averages import Cell
 from uniot.benchmark.table_formats import FORMATS, to_csv, to_html, to_latex, to_markdown, write_table
 from uniot.benchmark.tables import Comparison, Row, Table
 from uniot.errors import DataError
