@@ -130,10 +130,11 @@ class Collections:
         both = (are_images(self.source) if model is None else model.reader is not None, are_images(self.target))
         kinds = ["images" if one else "embeddings" for one in both]
         if kinds[0] != kinds[1]:
-            holds, advice = "contains", "Give images for both, or embeddings."
+            differ = f"contains {kinds[0]}, but {self.target} {kinds[1]}. Give images for both, or embeddings."
             if model is not None:
-                holds, advice = "was trained on", f"Give {kinds[0]}, or train the source model on {kinds[1]}."
-            raise DataError(f"{self.source} {holds} {kinds[0]}, but {self.target} contains {kinds[1]}. {advice}")
+                differ = f"was trained on {kinds[0]}, but {self.target} contains {kinds[1]}. Give {kinds[0]}, or train "
+                differ += f"the source model on {kinds[1]}."
+            raise DataError(f"{self.source} {differ}")
         if self.start is None and self.source.samefile(self.target):
             kind = "folder" if self.source.is_dir() else "file"
             raise DataError(
