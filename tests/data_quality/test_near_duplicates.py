@@ -70,3 +70,10 @@ def test_embeddings_of_two_widths_are_refused():
 
 def test_few_samples_are_no_error():
     assert not len(uniot.near_duplicates(np.eye(3)[:1], np.eye(3)[1:2]))
+
+
+def test_target_is_checked_without_a_source():
+    rows = np.random.default_rng(0).normal(size=(50, 8))
+    rows[3] = rows[7]
+    found = uniot.near_duplicates(None, rows)
+    assert pairs(found) == {("target", 3, 7)}

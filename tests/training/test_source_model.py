@@ -85,3 +85,57 @@ def test_what_does_not_fit_is_refused_in_words(source_model, tmp_path):
     write_tensors(tmp_path / "damaged.safetensors", {"x": torch.zeros(2)}, {"kind": "source-model", "classes": ["a"]})
     with pytest.raises(RunFolderError, match="cannot be read as a source model"):
         SourceModel.load(tmp_path / "damaged.safetensors")
+
+
+def changed(source_model, path, tensors=None, **about):
+    """Write a source model with some tensors and parts of its description replaced, under a right checksum."""
+    source_model.save(path)
+    stored, described = read_tensors(path)
+    write_tensors(path, stored | (tensors or {}), described | about)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("about", "words"),
+    [
+        ({"classes": ["a", "a", "b", "c", "d"]}, "gives two classes the same name"),
+        ({"classes": ["b", "a", "c", "d", "e"]}, "class names that are not in order"),
+        ({"classes": ["a"]}, "fewer than two classes"),
+        ({"classes": 7}, "TypeError"),
+        ({"classes": [str(one) for one in range(1 << 14)] + ["x" * (1 << 14)]}, "exceeds the limit"),
+        ({"settings": {"method": "glc", "feature_size": 1_000_000}}, r"the source model has .* expected was"),
+        ({"settings": {"method": "uniot"}}, "uniot needs the labelled samples"),
+        ({"settings": {"method": "__import__('os')"}}, "there is no method called"),
+        ({"settings": ["glc"]}, "TypeError"),
+        ({"reader": {"images": {"backbone": "resnet50"}}}, "does not name its network"),
+        ({"reader": 7}, "cannot be read as a source model"),
+    ],
+)
+def test_hostile_description_is_refused_before_anything_is_allocated(
+    source_model, tmp_path, little_memory, about, words
+):
+    path = changed(source_model, tmp_path / "hostile.safetensors", **about)
+    with little_memory(), pytest.raises(RunFolderError, match=words):
+        SourceModel.load(path)
+
+
+def test_hostile_tensors_are_refused(source_model, tmp_path):
+    path = tmp_path / "hostile.safetensors"
+    changed(source_model, path, {"class_means": torch.full_like(source_model.class_means, torch.nan)})
+    with pytest.raises(RunFolderError, match="holds NaN in 'class_means'"):
+        SourceModel.load(path)
+    changed(source_model, path, {"class_means": torch.zeros(5, 32, 2)})
+    with pytest.raises(RunFolderError, match="has a tensor 'class_means' of 5 × 32 × 2 numbers"):
+        SourceModel.load(path)
+    changed(source_model, path, {"class_sizes": torch.tensor([3, 0, 3, 3, 3])})
+    with pytest.raises(RunFolderError, match="holds 0 in 'class_sizes'"):
+        SourceModel.load(path)
+    source_model.save(path)
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(bytes(content))
+    with pytest.raises(RunFolderError, match="does not match its own checksum"):
+        SourceModel.load(path)
+    path.write_bytes(bytes(content[: len(content) // 2]))
+    with pytest.raises(RunFolderError, match="cannot be read"):
+        SourceModel.load(path)

@@ -12,6 +12,7 @@ from uniot.cli.benchmark import benchmark
 from uniot.cli.catalogue import app as data
 from uniot.cli.catalogue import methods
 from uniot.cli.demo import demo
+from uniot.cli.labelled import train_source
 from uniot.cli.options import Command, Group, Interrupted, print_anywhere
 from uniot.cli.predict import embed, predict
 from uniot.cli.results import evaluate
@@ -27,7 +28,21 @@ app = typer.Typer(
     help="Label images with the classes of images that you have sorted already, and group those that fit none.\n\n"
     "Start with `uniot demo`, or with your own folders: `uniot adapt labelled/ unlabelled/ --out run/`",
 )
-for command in (demo, adapt, predict, evaluate, report, label, embed, export, push, pull, methods, benchmark):
+for command in (
+    demo,
+    adapt,
+    predict,
+    evaluate,
+    report,
+    label,
+    train_source,
+    embed,
+    export,
+    push,
+    pull,
+    methods,
+    benchmark,
+):
     app.command(cls=Command)(command)
 app.add_typer(data, name="data")
 

@@ -3,47 +3,35 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
 from uniot.cli.inputs import Collections, open_reading, read_embedding_pair, read_image_pair
-from uniot.cli.options import Preferred, PrivatePrior, Store, Strict, Weights, Workers, refuse_for_embeddings
+from uniot.cli.labelled import settings_for_model
+from uniot.cli.options import (
+    IMAGES,
+    BackboneName,
+    FineTune,
+    Flip,
+    Log,
+    Precision,
+    Preferred,
+    PrivatePrior,
+    SettingsFile,
+    Store,
+    Strict,
+    Weights,
+    Workers,
+    method_line,
+    refuse_for_embeddings,
+)
 from uniot.cli.results import show_result
 from uniot.cli.screen import console, training_progress
 from uniot.errors import DataError, RunFolderError, SettingsError
 
-if TYPE_CHECKING:
-    from uniot.config import ImageSettings, Settings
-
-
-class FineTune(Enum):
-    """Part of the pretrained network that is trained."""
-
-    NONE = "none"
-    LAST = "last"
-    ALL = "all"
-
-
-class Precision(Enum):
-    """Number format of the network on a GPU."""
-
-    FULL = "32-true"
-    BF16 = "bf16-mixed"
-    FP16 = "16-mixed"
-
-
-class Log(Enum):
-    """Experiment logger."""
-
-    TENSORBOARD = "tensorboard"
-    MLFLOW = "mlflow"
-    WANDB = "wandb"
-
-
-_IMAGES, _MACHINES = "Images", "Several processes"
+_MACHINES = "Several processes"
 
 
 def adapt(
@@ -58,6 +46,10 @@ def adapt(
         Path | None, typer.Argument(help="Unlabelled images: any folder, a list file, or a file of embeddings.")
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Folder for results; an interrupted run continues.")] = None,
+    source_model: Annotated[
+        Path | None,
+        typer.Option(help="File of `uniot train-source`, in place of the labelled images; give only the unlabelled."),
+    ] = None,
     continued: Annotated[
         Path | None,
         typer.Option("--continue", help="Run again with the names given in `uniot label` as further classes."),
@@ -85,7 +77,7 @@ def adapt(
     ] = None,
     private_prior: PrivatePrior = None,
     prefer: Preferred = None,
-    settings: Annotated[Path | None, typer.Option(help="File of settings, such as that of another run.")] = None,
+    settings: SettingsFile = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the run that is in the folder.")] = False,
     resume: Annotated[
         bool, typer.Option("--resume", help="Only continue an interrupted run; an error if there is none.")
@@ -102,29 +94,15 @@ def adapt(
         Log | None, typer.Option(help="Also log settings, losses and scores there, if the method trains.")
     ] = None,
     checkpoint_every: Annotated[int | None, typer.Option(help="Steps between checkpoints. Default: 100.")] = None,
-    backbone: Annotated[
-        str | None,
-        typer.Option(
-            help="Pretrained network, a model of timm. Default: efficientnet_lite0, which needs no download.",
-            rich_help_panel=_IMAGES,
-        ),
-    ] = None,
+    backbone: BackboneName = None,
     weights: Weights = None,
-    flip: Annotated[
-        bool | None,
-        typer.Option(
-            "--flip/--no-flip",
-            help="Also look at each image mirrored; reading takes twice as long.",
-            rich_help_panel=_IMAGES,
-            show_default=False,
-        ),
-    ] = None,
+    flip: Flip = None,
     fine_tune: Annotated[
-        FineTune | None, typer.Option(help="Part of that network to train. Default: none.", rich_help_panel=_IMAGES)
+        FineTune | None, typer.Option(help="Part of that network to train. Default: none.", rich_help_panel=IMAGES)
     ] = None,
     accumulate: Annotated[
         int | None,
-        typer.Option(help="Number of parts of a batch, if memory is short. Default: 1.", rich_help_panel=_IMAGES),
+        typer.Option(help="Number of parts of a batch, if memory is short. Default: 1.", rich_help_panel=IMAGES),
     ] = None,
     strict: Strict = False,
     store: Store = None,
@@ -149,6 +127,8 @@ def adapt(
     Example: `uniot adapt labelled/ unlabelled/ --out run/`
 
     After you named groups with `uniot label`: `uniot adapt --continue run/`
+
+    Without the labelled images: `uniot adapt --source-model source.safetensors unlabelled/ --out run/`
     """
     from uniot.methods.registry import check_method
     from uniot.runs import Run, RunFiles
@@ -180,8 +160,12 @@ def adapt(
             "--resume continues the run in the folder, and --overwrite replaces it. Give only one of them."
         )
     if continued is not None:
-        collections, out = _continued(continued, out, (source, target, names), [backbone, weights, flip, fine_tune])
+        collections, out = _continued(
+            continued, out, (source, target, names, source_model), [backbone, weights, flip, fine_tune]
+        )
         settings = settings or RunFiles(continued).settings
+    elif source_model is not None:
+        collections, out = _without_source(source_model, (source, target), names, out)
     elif source is None or target is None or out is None:
         raise DataError(
             "expected labelled images, unlabelled images and --out: uniot adapt labelled/ unlabelled/ --out run/. "
@@ -191,7 +175,7 @@ def adapt(
         from uniot.labelling import read_names
 
         collections = Collections(source, target, None if names is None else read_names(names))
-    chosen, images = _settings(settings, given, of_images)
+    chosen, images = settings_for_model(collections.source_model, source_model, settings, given, of_images)
     if continued is not None:
         # Groups that have names now are classes, so the earlier numbers no longer hold.
         chosen = chosen.model_copy(update={"n_private_classes": private_classes, "private_prior": private_prior})
@@ -205,7 +189,7 @@ def adapt(
     processes = start_processes(n_devices, nodes, images.precision)
     leads = processes.rank == 0
     if leads:
-        console().print(_method_line(chosen.method))
+        console().print(method_line(chosen.method))
     writer = Run.writer(out)
     with ExitStack() as stack:
         if leads:
@@ -223,6 +207,7 @@ def adapt(
             inputs = read_embedding_pair(collections, chosen, target_labels)
         with training_progress(leads) as on_step:
             context = FitContext(
+                source_weights=None if collections.source_model is None else collections.source_model.weights,
                 start=collections.start,
                 checkpoints=writer.checkpoints,
                 finished=writer.finished,
@@ -264,34 +249,30 @@ def _continued(
     return Collections.of_run(run), out or run.with_name(f"{run.resolve().name}-continued")
 
 
-def _method_line(name: str) -> str:
-    from uniot.config import Settings
-    from uniot.methods.registry import method_info
+def _without_source(
+    model: Path, places: tuple[Path | None, Path | None], names: Path | None, out: Path | None
+) -> tuple[Collections, Path]:
+    """Return the target of a run that adapts a source model, and the folder of the run."""
+    from uniot.training.source_model import SourceModel
 
-    info = method_info(name)
-    if name == Settings.checked().method:
-        return f"Method: {info.title}, the default. `uniot methods` lists the others."
-    return f"Method: {info.title} ({info.source})."
+    target, other = places
+    if other is not None:
+        raise SettingsError(
+            f"--source-model stands in place of the labelled samples, and {target} and {other} are given. Give only "
+            "the unlabelled samples, or leave --source-model out."
+        )
+    if names is not None:
+        raise SettingsError(
+            "--names adds labelled samples, and a source model is adapted without any. Leave one of them out."
+        )
+    if target is None or out is None:
+        raise DataError(
+            f"expected unlabelled images and --out: uniot adapt --source-model {model} unlabelled/ --out run/"
+        )
+    return Collections(model, target, source_model=SourceModel.load(model)), out
 
 
 def _devices(text: str) -> int | str:
     if text == "auto" or (text.isdigit() and int(text) > 0):
         return text if text == "auto" else int(text)
     raise SettingsError(f"--devices is {text!r}. Give a number of processes, such as 2, or `auto`.")
-
-
-def _settings(
-    file: Path | None, given: dict[str, int | float | str | None], of_images: dict[str, Any]
-) -> tuple[Settings, ImageSettings]:
-    """Return the settings of a file, replaced by those that the command line gives."""
-    from uniot.config import ImageSettings, Settings
-    from uniot.io.text import read_settings
-
-    chosen, images = (Settings.checked(), None) if file is None else read_settings(file)
-    values, image_values = chosen.model_dump(), (images or ImageSettings.checked()).model_dump()
-    if given["private_prior"] is not None or given["prefer"] is not None:
-        # One preference replaces the other.
-        values |= {"private_prior": None, "prefer": None}
-    values |= {name: value for name, value in given.items() if value is not None}
-    image_values |= {name: value for name, value in of_images.items() if value is not None}
-    return Settings.checked(**values), ImageSettings.checked(**image_values)

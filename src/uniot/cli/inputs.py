@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from uniot.cli.labelled import are_images, labelled_embeddings, labelled_files
 from uniot.cli.screen import reading_progress
 from uniot.errors import DataError
 from uniot.io.text import counted
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from uniot.training.model import AdaptedModel
     from uniot.training.processes import Processes
     from uniot.training.samples import Domains
+    from uniot.training.source_model import SourceModel
 
 
 @dataclass(frozen=True)
@@ -77,12 +79,14 @@ class Collections:
         target: unlabelled collection; None for the digits of the demo.
         names: labels that people gave to target samples, which become source samples as well.
         start: model of the run that this one continues.
+        source_model: model in the file `source`, which is adapted without labelled samples; None if there are some.
     """
 
     source: Path | None
     target: Path | None
     names: Names | None = None
     start: AdaptedModel | None = None
+    source_model: SourceModel | None = None
 
     @classmethod
     def of_run(cls, run: Path) -> Collections:
@@ -92,6 +96,11 @@ class Collections:
 
         opened = Run.open(run)
         start, inputs, files = opened.saved_model, opened.inputs, opened.files
+        if "demo" not in inputs and not {"source", "target"} <= set(inputs):
+            missing = f"{files.settings} does not name the folders of the images. Start a new run"
+            if "source_model" in inputs:
+                missing = f"{run} adapted a source model. Where the labelled samples are, names can become classes"
+            raise DataError(f"{missing}: `uniot adapt labelled/ unlabelled/ --names {files.labels} --out new/`.")
         if not files.labels.is_file():
             raise DataError(f"{files.labels} does not exist. Name the groups with `uniot label {run}`.")
         names = read_names(files.labels)
@@ -99,11 +108,6 @@ class Collections:
             names = read_names(files.names).followed_by(names)
         if inputs.get("demo") == "digits":
             return cls(None, None, names, start)
-        if "source" not in inputs or "target" not in inputs:
-            raise DataError(
-                f"{files.settings} does not name the folders of the images. Start a new run: "
-                f"`uniot adapt labelled/ unlabelled/ --names {files.labels} --out new/`."
-            )
         return cls(Path(inputs["source"]), Path(inputs["target"]), names, start)
 
     @property
@@ -111,7 +115,8 @@ class Collections:
         """Return where the collections are, for settings.toml."""
         if self.source is None or self.target is None:
             return {"demo": "digits"}
-        return {"source": str(self.source.absolute()), "target": str(self.target.absolute())}
+        name = "source" if self.source_model is None else "source_model"
+        return {name: str(self.source.absolute()), "target": str(self.target.absolute())}
 
     def are_images(self) -> bool:
         """Return whether the collections are images.
@@ -119,20 +124,17 @@ class Collections:
         Raises:
             DataError: one is missing, they are of two kinds, or they are the same.
         """
-        from uniot.images.files import holds_images
-
         if self.source is None or self.target is None:
             return False
-        for place in (self.source, self.target):
-            if not place.exists():
-                raise DataError(
-                    f"{place} does not exist. Give a folder of images, a list file, or a file of embeddings."
-                )
-        kinds = ["images" if holds_images(place) else "embeddings" for place in (self.source, self.target)]
+        model = self.source_model
+        both = (are_images(self.source) if model is None else model.reader is not None, are_images(self.target))
+        kinds = ["images" if one else "embeddings" for one in both]
         if kinds[0] != kinds[1]:
-            raise DataError(
-                f"{self.source} contains {kinds[0]}, but {self.target} {kinds[1]}. Give images for both, or embeddings."
-            )
+            differ = f"contains {kinds[0]}, but {self.target} {kinds[1]}. Give images for both, or embeddings."
+            if model is not None:
+                differ = f"was trained on {kinds[0]}, but {self.target} contains {kinds[1]}. Give {kinds[0]}, or train "
+                differ += f"the source model on {kinds[1]}."
+            raise DataError(f"{self.source} {differ}")
         if self.start is None and self.source.samefile(self.target):
             kind = "folder" if self.source.is_dir() else "file"
             raise DataError(
@@ -174,8 +176,12 @@ def read_embedding_pair(collections: Collections, settings: Settings, labels: st
         truth = None if truth is None else truth[kept]
     is_demo = collections.source is None
     labelled = LabelledSamples(x, source_names, np.asarray(y), np.arange(len(x)) >= len(read.x))
+    if collections.source_model is not None:
+        domains = collections.source_model.domains(target, settings)
+    else:
+        domains = domains_from_arrays(x, y, target, settings, augment=rewrite if is_demo else None)
     return Inputs(
-        domains_from_arrays(x, y, target, settings, augment=rewrite if is_demo else None),
+        domains,
         names,
         lambda model: check_collections(labelled, LabelledSamples(target, names, model.labels(model.target))),
         truth,
@@ -197,6 +203,8 @@ class _Arrays:
 
 
 def _arrays(collections: Collections) -> _Arrays:
+    import numpy as np
+
     from uniot.datasets.digits import load_digits_pair
     from uniot.io.embedding_files import read_embeddings
 
@@ -204,17 +212,15 @@ def _arrays(collections: Collections) -> _Arrays:
         digits = load_digits_pair()
         x, y = digits.source_images, digits.source_labels
         return _Arrays(x, y, digits.target_images, digits.target_names, _numbers(len(x)), has_labels=False)
-    labelled, unlabelled = read_embeddings(collections.source), read_embeddings(collections.target)
-    if labelled.y is None:
-        raise DataError(
-            f"{collections.source} contains no labels. Save them as y: `numpy.savez(file, x=embeddings, y=labels)`."
-        )
+    labelled = None if collections.source_model is not None else labelled_embeddings(collections.source)
+    unlabelled = read_embeddings(collections.target)
+    x = unlabelled.x[:0] if labelled is None else labelled.x
     return _Arrays(
-        labelled.x,
-        labelled.y,
+        x,
+        np.array([]) if labelled is None or labelled.y is None else labelled.y,
         unlabelled.x,
         names=unlabelled.ids or _numbers(len(unlabelled.x)),
-        source_names=labelled.ids or _numbers(len(labelled.x)),
+        source_names=(labelled.ids if labelled is not None else None) or _numbers(len(x)),
         has_labels=unlabelled.y is not None,
     )
 
@@ -249,8 +255,6 @@ def read_image_pair(
     from uniot.images.backbones import ImageReader
     from uniot.images.files import (
         check_list,
-        classes_one_folder_below,
-        labelled_images,
         labels_from_folders,
         labels_from_list,
         unlabelled_images,
@@ -260,13 +264,12 @@ def read_image_pair(
 
     assert collections.source is not None
     assert collections.target is not None
-    start = collections.start
-    reader = start.reader if start is not None and start.reader else ImageReader.open(images)
+    model = collections.source_model
+    earlier = model or collections.start
+    reader = earlier.reader if earlier is not None and earlier.reader else ImageReader.open(images)
     check_list(collections.target)
-    source, files = labelled_images(collections.source), unlabelled_images(collections.target)
-    below = classes_one_folder_below(collections.source, source)
-    if below is not None and collections.names is None:
-        raise DataError(f"{collections.source} has one class only, {below.name!r}. Did you mean {below}?")
+    source = [] if model else labelled_files(collections.source, allow_one_class=collections.names is not None)
+    files = unlabelled_images(collections.target)
     # Looked up before the work begins, so that a wrong file is reported at once; training never uses it.
     truth = None
     if labels is not None:
@@ -277,7 +280,8 @@ def read_image_pair(
     read = read_collections(source, files, reader, reading, processes)
     true = None if truth is None else truth[read.target.kept]
     names = [file.name for file in read.target.files]
-    return Inputs(read.domains(settings), names, read.check, true, images=read)
+    domains = read.domains(settings) if model is None else model.domains(read.target.values, settings)
+    return Inputs(domains, names, read.check, true, images=read)
 
 
 def open_reading(

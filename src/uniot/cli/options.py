@@ -8,13 +8,16 @@ import sys
 from collections.abc import Mapping, Sequence
 from enum import Enum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
 from uniot.errors import RunFolderError, SettingsError
 from uniot.io.text import plural
+
+if TYPE_CHECKING:
+    from uniot.config import ImageSettings, Settings
 
 
 class Interrupted(Exception):
@@ -141,6 +144,30 @@ class Prefer(Enum):
     UNKNOWN = "unknown"
 
 
+class FineTune(Enum):
+    """Part of the pretrained network that is trained."""
+
+    NONE = "none"
+    LAST = "last"
+    ALL = "all"
+
+
+class Precision(Enum):
+    """Number format of the network on a GPU."""
+
+    FULL = "32-true"
+    BF16 = "bf16-mixed"
+    FP16 = "16-mixed"
+
+
+class Log(Enum):
+    """Experiment logger."""
+
+    TENSORBOARD = "tensorboard"
+    MLFLOW = "mlflow"
+    WANDB = "wandb"
+
+
 PrivatePrior = Annotated[
     float | None,
     typer.Option(
@@ -157,24 +184,88 @@ Preferred = Annotated[
         show_default=False,
     ),
 ]
-_IMAGES = "Images"
+IMAGES = "Images"
 Weights = Annotated[
     Path | None,
     typer.Option(
-        help="File with weights of that network: .safetensors, or a state dict of PyTorch.", rich_help_panel=_IMAGES
+        help="File with weights of that network: .safetensors, or a state dict of PyTorch.", rich_help_panel=IMAGES
     ),
 ]
+BackboneName = Annotated[
+    str | None,
+    typer.Option(
+        help="Pretrained network, a model of timm. Default: efficientnet_lite0, which needs no download.",
+        rich_help_panel=IMAGES,
+    ),
+]
+Flip = Annotated[
+    bool | None,
+    typer.Option(
+        "--flip/--no-flip",
+        help="Also look at each image mirrored; reading takes twice as long.",
+        rich_help_panel=IMAGES,
+        show_default=False,
+    ),
+]
+SettingsFile = Annotated[Path | None, typer.Option(help="File of settings, such as that of another run.")]
 Strict = Annotated[
-    bool, typer.Option("--strict", help="Stop at the first image that cannot be read.", rich_help_panel=_IMAGES)
+    bool, typer.Option("--strict", help="Stop at the first image that cannot be read.", rich_help_panel=IMAGES)
 ]
 Store = Annotated[
     Path | None,
     typer.Option(
         help="Folder that stores what was computed from images, for later runs. Default: in your cache folder.",
-        rich_help_panel=_IMAGES,
+        rich_help_panel=IMAGES,
     ),
 ]
 Workers = Annotated[
     int | None,
-    typer.Option(min=0, help="Threads that read and decode images. Default: one per core.", rich_help_panel=_IMAGES),
+    typer.Option(min=0, help="Threads that read and decode images. Default: one per core.", rich_help_panel=IMAGES),
 ]
+
+
+def chosen_settings(
+    file: Path | None,
+    given: Mapping[str, Any],
+    of_images: Mapping[str, Any],
+    defaults: Mapping[str, Any] | None = None,
+    image_defaults: Mapping[str, Any] | None = None,
+) -> tuple[Settings, ImageSettings]:
+    """Return the settings of a file, replaced by those that the command line gives.
+
+    Args:
+        file: settings file; none if None.
+        given: settings by name; None if the command line does not give one.
+        of_images: image settings, likewise.
+        defaults: settings that hold if neither the file nor the command line gives them.
+        image_defaults: image settings, likewise.
+    """
+    from uniot.config import ImageSettings, Settings
+    from uniot.io.text import read_settings
+
+    chosen, images = (Settings.checked(), None) if file is None else read_settings(file)
+    images = images or ImageSettings.checked()
+    values = chosen.model_dump() | _unset(chosen, defaults)
+    image_values = images.model_dump() | _unset(images, image_defaults)
+    if given.get("private_prior") is not None or given.get("prefer") is not None:
+        # One preference replaces the other.
+        values |= {"private_prior": None, "prefer": None}
+    values |= {name: value for name, value in given.items() if value is not None}
+    image_values |= {name: value for name, value in of_images.items() if value is not None}
+    return Settings.checked(**values), ImageSettings.checked(**image_values)
+
+
+def _unset(settings: Settings | ImageSettings, values: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return those of the values whose settings nobody gave."""
+    return {name: value for name, value in (values or {}).items() if name not in settings.model_fields_set}
+
+
+def method_line(name: str) -> str:
+    """Return the sentence on the method with which a command begins."""
+    from uniot.config import Settings
+    from uniot.methods.registry import method_info
+
+    info = method_info(name)
+    if name == Settings.checked().method:
+        return f"Method: {info.title}, the default. `uniot methods` lists the others."
+    return f"Method: {info.title} ({info.source})."

@@ -111,7 +111,7 @@ def label(
             from uniot.labelling.publishing import export_run
 
             exported = export_run(run, export, None if kind is None else kind.value)
-            following = f"uniot adapt --continue {run}" if len(exported) else f"uniot label {run}"
+            following = _after_naming(run) if len(exported) else f"uniot label {run}"
             typer.echo(f"{exported.sentence()} Next: {following}")
         return
     for package in ("fastapi", "jinja2", "uvicorn"):
@@ -136,10 +136,17 @@ def label(
     serve(run, host=host, port=port, allow_network=allow_network, on_ready=on_ready)
     files = RunFiles(run)
     if files.labels.is_file() and read_names(files.labels).names:
-        ended = f"every label is in {files.annotations}. Next: uniot adapt --continue {run}"
+        ended = f"every label is in {files.annotations}. Next: {_after_naming(run)}"
     else:
         ended = f"nothing was named yet. Next: uniot label {run}"
     typer.echo(f"\nEnded; {ended}", err=True)
+
+
+def _after_naming(run: Path) -> str:
+    from uniot.runs import Run
+
+    # Without labelled samples, names cannot become classes.
+    return f"uniot adapt --continue {run}" if Run.has_source(run) else f"uniot report {run}"
 
 
 def export(

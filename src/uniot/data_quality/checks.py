@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from uniot.data_quality.near_duplicates import NearDuplicates, near_duplicates
-from uniot.data_quality.suspect_labels import CLEAR, suspect_labels
+from uniot.data_quality.suspect_labels import CLEAR, SuspectLabels, suspect_labels
 from uniot.errors import DataError, RunFolderError
 from uniot.io.files import MOST_TEXT_BYTES, read_bounded, write_table
 from uniot.io.text import as_utf8, counted
@@ -187,10 +187,12 @@ class CheckedCollections:
 
 
 def check_collections(source: LabelledSamples, target: LabelledSamples) -> CheckedCollections:
-    """Return suspect labels of the source and near-duplicates of both collections."""
-    rows = [one.embeddings.reshape(len(one.embeddings), -1) for one in (source, target)]
+    """Return suspect labels of the source and near-duplicates of both collections; the source may be empty."""
+    rows = [one.embeddings.reshape(len(one.embeddings), -1) if one.names else None for one in (source, target)]
     try:
-        labels, pairs = suspect_labels(rows[0], source.labels), near_duplicates(*rows)
+        no_labels = SuspectLabels(np.zeros(0, np.float32), source.labels, source.labels)
+        labels = no_labels if rows[0] is None else suspect_labels(rows[0], source.labels)
+        pairs = near_duplicates(*rows)
     except DataError as error:
         # A failed check must not discard a finished run.
         return CheckedCollections([], [], str(error))

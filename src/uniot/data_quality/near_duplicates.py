@@ -81,7 +81,7 @@ def near_duplicates(X_source: Any, X_target: Any) -> NearDuplicates:
     fifth nearest neighbour, in the collection of each of them. Each sample is compared with its five nearest ones.
 
     Args:
-        X_source: embeddings of the source, (n_source, n_features), of any norm.
+        X_source: embeddings of the source, (n_source, n_features), of any norm; None if there is no source.
         X_target: embeddings of the target by the same model, (n_target, n_features).
 
     Returns:
@@ -90,7 +90,8 @@ def near_duplicates(X_source: Any, X_target: Any) -> NearDuplicates:
     Raises:
         DataError: an array is not two-dimensional, holds values that are not finite, or has another number of columns.
     """
-    source, target = as_inputs(X_source, "X_source"), as_inputs(X_target, "X_target")
+    target = as_inputs(X_target, "X_target")
+    source = target[:0] if X_source is None else as_inputs(X_source, "X_source")
     if source.shape[1] != target.shape[1]:
         raise DataError(
             f"X_source has {source.shape[1]} columns and X_target {target.shape[1]}. Give embeddings by the "
@@ -98,9 +99,8 @@ def near_duplicates(X_source: Any, X_target: Any) -> NearDuplicates:
         )
     collections = (source, target)
     project = _projection(source.shape[1])
-    rows = torch.cat(
-        [map_unit_rows(collection, lambda block: F.normalize(block @ project, dim=1)) for collection in collections]
-    )
+    filled = [collection for collection in collections if len(collection)]
+    rows = torch.cat([map_unit_rows(one, lambda block: F.normalize(block @ project, dim=1)) for one in filled])
     near = Neighbours(rows, _NEIGHBOURS).of_stored
     distance = _distances(collections, near)
     ids = torch.arange(len(rows))

@@ -149,7 +149,7 @@ class LabelledFeatures:
     Attributes:
         features: unit rows, (n_samples, n_features).
         classes: class index of each sample, (n_samples,).
-        rows: row of each sample in the source, (n_samples,).
+        rows: row of each sample in the source, (n_samples,); -1 for the mean of a class, which is no sample.
     """
 
     features: np.ndarray

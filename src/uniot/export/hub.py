@@ -123,14 +123,11 @@ def without_data(model: AdaptedModel) -> AdaptedModel:
     """
     method = deepcopy(model.method)
     method.forget_samples()
-    reader = model.reader
-    if reader is not None:
-        reader = replace(reader, settings=reader.settings.model_copy(update={"weights": None}))
     none = np.zeros(0, dtype=np.int64)
     return replace(
         model,
         method=method,
-        reader=reader,
+        reader=None if model.reader is None else model.reader.without_path(),
         groups=replace(model.groups, group=none),
         target=Prediction.none(),
         target_odds=model.target_odds[:0],

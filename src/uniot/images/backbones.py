@@ -6,7 +6,7 @@ import difflib
 import hashlib
 from collections.abc import Mapping
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -227,14 +227,22 @@ class ImageReader:
         """Return the transform of images for the backbone."""
         return self.backbone.preparation
 
-    def save(self, path: Path) -> None:
-        """Write the trunk; the weights of the tail are saved with the method."""
-        about = {
+    @property
+    def description(self) -> dict[str, object]:
+        """Return what a file stores beside the weights of the trunk, for `described`."""
+        return {
             "images": self.settings.model_dump(),
             "preparation": self.preparation.to_dict(),
             "digest": self.backbone.digest,
         }
-        write_tensors(path, self.split.trunk.state_dict(), about)
+
+    def without_path(self) -> ImageReader:
+        """Return the same reader without the path that its weights were read from, to share it."""
+        return replace(self, settings=self.settings.model_copy(update={"weights": None}))
+
+    def save(self, path: Path) -> None:
+        """Write the trunk; the weights of the tail are saved with the method."""
+        write_tensors(path, self.split.trunk.state_dict(), self.description)
 
     @classmethod
     def load(cls, path: Path) -> ImageReader:
@@ -243,14 +251,23 @@ class ImageReader:
 
     @classmethod
     def outlined(cls, path: Path, *, accept_former: bool = False) -> ImageReader:
-        """Return the reader of a file on the meta device, without weights, after a check of their sizes.
+        """Return the reader of a file of `save` on the meta device, without weights; see `described`."""
+        return cls.described(path, *describe_tensors(path, accept_former=accept_former))
+
+    @classmethod
+    def described(cls, path: Path, outline: Mapping[str, Tensor], about: Mapping[str, Any]) -> ImageReader:
+        """Return the reader of a description on the meta device, without weights, after a check of their sizes.
 
         No memory is allocated for a network that the file does not hold.
+
+        Args:
+            path: the file, for error messages.
+            outline: the weights of the trunk on the meta device, by name.
+            about: the description.
 
         Raises:
             RunFolderError: the file is damaged, or does not hold the weights of the network that it names.
         """
-        outline, about = describe_tensors(path, accept_former=accept_former)
         images, digest = about.get("images"), about.get("digest")
         if not isinstance(images, dict) or not isinstance(digest, str):
             raise RunFolderError(f"{path} does not name its network. {MAKE_AGAIN}")
@@ -268,10 +285,13 @@ class ImageReader:
 
     def filled(self, path: Path, *, accept_former: bool = False) -> ImageReader:
         """Return a reader of `outlined` with the weights of its trunk."""
-        tensors, _ = read_tensors(path, accept_former=accept_former)
-        StoredTensors(str(path), tensors).check_finite()
+        return self.with_weights(StoredTensors(str(path), read_tensors(path, accept_former=accept_former)[0]))
+
+    def with_weights(self, stored: StoredTensors) -> ImageReader:
+        """Return a reader of `described` with the weights of its trunk."""
+        stored.check_finite()
         reader = self._empty(self.settings, self.preparation, self.backbone.digest)
-        reader.split.trunk.load_state_dict(tensors)
+        reader.split.trunk.load_state_dict(stored.tensors)
         return reader
 
     @classmethod

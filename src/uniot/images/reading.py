@@ -134,6 +134,11 @@ class Extraction:
     computed: int
     seconds: float
 
+    @classmethod
+    def none(cls) -> Extraction:
+        """Return the extraction of no files."""
+        return cls(np.empty((0, 0), np.float16), [], np.empty(0, np.int64), [], [], 0, 0.0)
+
 
 class Compute(Protocol):
     """Computes `streams` batches at a time, as an executor does."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,8 @@ from uniot.errors import DataError
 
 # Blocks of this size stay in the processor's cache.
 _CHUNK_VALUES = 1 << 18
+# An array of text takes as much memory for each name as for the longest.
+_MOST_LETTERS = 1 << 26
 
 
 def as_inputs(values: Any, name: str, *, n_dims: int = 2) -> np.ndarray:
@@ -157,6 +159,16 @@ def as_labels(values: Any, name: str) -> np.ndarray:
     if array.dtype.kind not in "Uiufb":
         raise DataError(f"{name} has dtype {array.dtype}. Give text or whole numbers.")
     return array if array.dtype.kind == "U" else array.astype(np.int64)
+
+
+def class_names_problem(names: Sequence[str | int]) -> str | None:
+    """Return a phrase about what is wrong with the class names of a file; None if nothing is."""
+    if len(set(names)) < len(names):
+        return "gives two classes the same name"
+    longest = max((len(name) for name in names if isinstance(name, str)), default=1)
+    if len(names) * longest > _MOST_LETTERS:
+        return f"has {len(names)} class names of up to {longest} letters, which exceeds the limit"
+    return None
 
 
 def is_row_of(rows: Tensor, others: Tensor) -> np.ndarray:

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from uniot.errors import RunFolderError
 from uniot.io.files import parse_json, replacing
 
-MAKE_AGAIN = "It is damaged or was not written by uniot; make the run again."
+MAKE_AGAIN = "It is damaged or was not written by uniot; make it again."
 
 
 @dataclass(frozen=True)
@@ -201,7 +201,7 @@ def read_tensors(path: Path, *, accept_former: bool = False) -> tuple[dict[str, 
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
     if _checksum(tensors, described) != checksum:
         raise RunFolderError(
-            f"{path} does not match its own checksum: it was changed after it was written. Make the run again."
+            f"{path} does not match its own checksum: it was changed after it was written. Make it again."
         )
     return tensors, _parsed(path, described)
 
@@ -232,7 +232,7 @@ def _description(path: Path, file: Any, accept_former: bool) -> str:
     if metadata.get("format") not in ((*_READABLE, FORMER_FORMAT) if accept_former else _READABLE):
         raise RunFolderError(
             f"{path} has format {metadata.get('format')!r} and this version of uniot reads {FORMAT!r}. "
-            "Install the version that wrote it, or make the run again."
+            "Install the version that wrote it, or make it again."
         )
     return str(metadata.get("about", ""))
 

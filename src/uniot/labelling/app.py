@@ -25,6 +25,7 @@ from uniot.labelling.gallery import Order, Thumbnails
 from uniot.labelling.security import IMPORT_PATH, Access, SecurityMiddleware
 from uniot.labelling.session import ConflictError, LabellingSession
 from uniot.runs.pictures import Collection
+from uniot.runs.run import Run
 
 MAX_QUEUE_LENGTH = 30
 
@@ -80,10 +81,9 @@ def create_app(session: LabellingSession, thumbnails: Thumbnails | None, access:
 def next_commands(run: Path) -> list[tuple[str, str]]:
     """Return what can be done after labelling: pairs of a description and a command."""
     folder = shlex.quote(str(run))
-    return [
-        ("Adapt again, with the named groups as new classes", f"uniot adapt --continue {folder}"),
-        ("Write the report, with the names of the groups", f"uniot report {folder}"),
-    ]
+    again = ("Adapt again, with the named groups as new classes", f"uniot adapt --continue {folder}")
+    report = ("Write the report, with the names of the groups", f"uniot report {folder}")
+    return [again, report] if Run.has_source(run) else [report]
 
 
 def _add_page(app: FastAPI, session: LabellingSession, has_pictures: bool) -> None:

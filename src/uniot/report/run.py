@@ -163,12 +163,16 @@ class FinishedRun:
 
     @cached_property
     def nearest_source_rows(self) -> dict[int, int]:
-        """Return the source row nearest to the prototype of each class. Paper: the pictures of Fig. S3 and S4."""
+        """Return the source row nearest to the prototype of each class. Paper: the pictures of Fig. S3 and S4.
+
+        A class of a source model has none.
+        """
         source, prototypes = self.model.source, self.model.class_centres
         nearness = np.einsum("nd,nd->n", source.features, prototypes[source.classes])
         by_class = np.lexsort((-nearness, source.classes))
         classes, first = np.unique(source.classes[by_class], return_index=True)
-        return dict(zip(classes.tolist(), source.rows[by_class[first]].tolist(), strict=True))
+        rows = source.rows[by_class[first]].tolist()
+        return {index: row for index, row in zip(classes.tolist(), rows, strict=True) if row >= 0}
 
     def noun(self, count: int) -> str:
         """Return the word for samples, in the singular or the plural: photo, picture or sample."""

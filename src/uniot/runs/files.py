@@ -96,7 +96,8 @@ def contents_text(model: AdaptedModel, features: Mapping[str, Tensor]) -> str:
         model: the model that is saved.
         features: tensors for the report and the labelling page.
     """
-    n_target, n_source = len(model.target), len(model.source.rows)
+    n_target, rows = len(model.target), model.source.rows
+    labelled = "class means of the source model" if len(rows) and (rows < 0).all() else "labelled ones"
     state, stored = model.method.state_dict(), model.method.stored_target()
     kept = _of_samples(stored, trained=bool(model.history.rows))
     files = RunFiles(Path())
@@ -106,8 +107,8 @@ def contents_text(model: AdaptedModel, features: Mapping[str, Tensor]) -> str:
         (files.model, f"{_size(state)} of weights and of the rule; {kept}"),
         (
             files.features,
-            f"{_size(features)}: adapted features, in half precision, of {n_target} target samples and {n_source} "
-            "labelled ones, for the report and the labelling page; `uniot predict` does not read them",
+            f"{_size(features)}: adapted features, in half precision, of {n_target} target samples and {len(rows)} "
+            f"{labelled}, for the report and the labelling page; `uniot predict` does not read them",
         ),
     ]
     if model.history.rows:
@@ -136,7 +137,7 @@ def judged_by(model: AdaptedModel) -> str:
     if stored.n_samples:
         return (
             f"New samples will be compared with these {stored.n_samples}, which the run keeps for that "
-            f"({_size_of(stored.n_bytes)}; --forget-target leaves them out)."
+            f"({size_of(stored.n_bytes)}; --forget-target leaves them out)."
         )
     if stored.n_means:
         return (
@@ -154,7 +155,7 @@ def _of_samples(stored: StoredTarget, *, trained: bool) -> str:
     if not stored.n_samples:
         return f"no single sample is in it, but {averages}" if averages else "no sample is in it"
     return (
-        f"{_size_of(stored.n_bytes)} of that is {stored.n_samples} target samples, {stored.n_features} "
+        f"{size_of(stored.n_bytes)} of that is {stored.n_samples} target samples, {stored.n_features} "
         f"numbers each in half precision, and which {stored.n_neighbours} are nearest to each; --forget-target "
         f"(store_target=False in Python) leaves them out and keeps {averages or 'none'}"
     )
@@ -165,10 +166,11 @@ def _means(stored: StoredTarget) -> str:
 
 
 def _size(tensors: Mapping[str, Tensor]) -> str:
-    return _size_of(sum(tensor.nbytes for tensor in tensors.values()))
+    return size_of(sum(tensor.nbytes for tensor in tensors.values()))
 
 
-def _size_of(n_bytes: float) -> str:
+def size_of(n_bytes: float) -> str:
+    """Return a number of bytes in words, such as 1.5 MB."""
     for unit in ("bytes", "kB", "MB"):
         if n_bytes < 1000:
             return f"{n_bytes:.0f} {unit}" if unit == "bytes" else f"{n_bytes:.3g} {unit}"

@@ -19,6 +19,7 @@ from uniot.discovery.groups import LabelledFeatures, PrivateGroups
 from uniot.errors import RunFolderError, UniotError
 from uniot.images.backbones import ImageReader
 from uniot.io import tensor_files
+from uniot.io.arrays import class_names_problem
 from uniot.io.predictions import Prediction
 from uniot.io.tensor_files import MAKE_AGAIN, StoredTensors, check_sizes
 from uniot.methods.base import Method
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from uniot.methods.base import Method
     from uniot.training.model import AdaptedModel
 
-_MOST_LETTERS = 1 << 26  # an array of text takes as much memory for each name as for the longest
 _MOST_INPUTS = 1 << 24  # values of one sample: an image of 4096 × 4096 pixels
 _MOST_CLASSES = 10_000_000
 _LARGEST_ROW = 2**53
@@ -89,11 +89,9 @@ class RunDescription(BaseModel):
 
     def _wrong(self) -> str | None:
         """Return a phrase about what is inconsistent; None if everything is consistent."""
-        if len(set(self.classes)) < len(self.classes):
-            return "gives two classes the same name"
-        longest = max((len(name) for name in self.classes if isinstance(name, str)), default=1)
-        if len(self.classes) * longest > _MOST_LETTERS:
-            return f"has {len(self.classes)} class names of up to {longest} letters, which exceeds the limit"
+        problem = class_names_problem(self.classes)
+        if problem is not None:
+            return problem
         if math.prod(self.input_shape) > _MOST_INPUTS:
             return f"has samples of {math.prod(self.input_shape)} numbers; expected at most {_MOST_INPUTS}"
         counts = (self.number.estimate, *self.number.interval)
@@ -228,7 +226,7 @@ def _restored(
         source=LabelledFeatures(
             source.float().numpy(),
             features.take("source.classes", (len(source),), torch.int64, low=0, high=n_classes - 1).numpy(),
-            features.take("source.rows", (len(source),), torch.int64, low=0, high=_LARGEST_ROW).numpy(),
+            features.take("source.rows", (len(source),), torch.int64, low=-1, high=_LARGEST_ROW).numpy(),
         ),
         history=_history(run, tensors),
         fingerprint=run.fingerprint,

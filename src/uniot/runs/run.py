@@ -86,6 +86,12 @@ class Run:
         return RunFiles(Path(folder)).checkpoint.exists()
 
     @staticmethod
+    def has_source(folder: str | Path) -> bool:
+        """Return whether the run had labelled samples; one that adapted a source model did not."""
+        settings = RunFiles(Path(folder)).settings
+        return not settings.is_file() or "source_model" not in read_inputs(settings)
+
+    @staticmethod
     def writer(folder: str | Path, *, wait: bool = False) -> RunWriter:
         """Return a context manager that locks a run folder and writes into it.
 

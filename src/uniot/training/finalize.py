@@ -156,7 +156,9 @@ def finalize(
         target=answers,
         target_features=features,
         source=LabelledFeatures(
-            _source_features(method, labelled, in_target[seen]), source_classes[seen].numpy(), seen.numpy()
+            _source_features(method, labelled, in_target[seen]),
+            source_classes[seen].numpy(),
+            seen.numpy() if class_sizes is None else np.full(len(seen), -1),
         ),
         history=history,
         fingerprint=fingerprint,

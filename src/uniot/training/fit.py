@@ -91,7 +91,7 @@ def fit(domains: Domains, settings: Settings, context: FitContext | None = None)
     context = context or FitContext()
     domains.check()
     classes, class_index = np.unique(domains.labels, return_inverse=True)
-    unknown = _unknown_label(context.unknown, classes)
+    unknown = unknown_label(context.unknown, classes)
     source, target, reader, start = domains.source, domains.target, domains.reader, context.start
     info = method_info(settings.method)
     trains = not info.is_closed_form or settings.network != "none" or (reader is not None and reader.fine_tunes)
@@ -285,7 +285,8 @@ def oracle_watch(y_target: Any, classes: np.ndarray, n_target: int) -> Watch:
     return watch
 
 
-def _unknown_label(given: str | int | None, classes: np.ndarray) -> str | int:
+def unknown_label(given: str | int | None, classes: np.ndarray) -> str | int:
+    """Return the label of unknown samples; raise an error if it is of another type than the classes, or one of them."""
     is_text = classes.dtype.kind == "U"
     unknown = ("unknown" if is_text else -1) if given is None else given
     if isinstance(unknown, str) != is_text:

@@ -20,6 +20,7 @@ from uniot.data_quality.checks import CheckedCollections, LabelledSamples, check
 from uniot.errors import DataError
 from uniot.images.decoding import UnreadableImage, decode, read_image
 from uniot.images.extraction import OnProgress, duplicates, extract, extract_blocks
+from uniot.images.reading import Extraction
 from uniot.io.arrays import scaled_rows
 from uniot.io.files import write_table
 from uniot.io.predictions import Prediction
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from uniot.images.backbones import ImageReader
     from uniot.images.files import ImageFile
     from uniot.images.preparation import Preparation
-    from uniot.images.reading import Extraction, Skipped
+    from uniot.images.reading import Skipped
     from uniot.images.store import EmbeddingStore
 
 _MOST_THREADS = 16
@@ -115,7 +116,7 @@ class ImageCollections:
     """Two collections of images that were read.
 
     Attributes:
-        source: labelled images.
+        source: labelled images; none if a source model is adapted.
         target: unlabelled images.
         reader: backbone, and what of it is trained.
     """
@@ -181,7 +182,7 @@ def read_collections(
     """Run the backbone's frozen part over two collections.
 
     Args:
-        source: images with labels.
+        source: images with labels; empty if a source model is adapted.
         target: images without.
         reader: backbone, and what of it is trained.
         reading: how files are read.
@@ -191,7 +192,7 @@ def read_collections(
         Both collections, without the images that could not be read.
     """
     reading = reading or Reading()
-    labelled = read_collection(source, reader, reading, processes, collection="source")
+    labelled = read_collection(source, reader, reading, processes, collection="source") if source else Extraction.none()
     return ImageCollections(labelled, read_collection(target, reader, reading, processes, collection="target"), reader)
 
 

@@ -16,11 +16,12 @@ from typing_extensions import Self
 
 from uniot.config import Settings
 from uniot.errors import DataError, RunFolderError, SettingsError
-from uniot.io.arrays import as_labels
-from uniot.io.tensor_files import StoredTensors, read_tensors, write_tensors
+from uniot.images.backbones import ImageReader
+from uniot.io.arrays import as_labels, class_names_problem
+from uniot.io.tensor_files import StoredTensors, describe_tensors, read_tensors, write_tensors
 from uniot.methods.registry import METHODS, check_method, method_info, resolved_settings
-from uniot.methods.source_free import as_source_free
-from uniot.training.fit import FitContext, build_method, fit
+from uniot.methods.source_free import SourceFreeMethod, as_source_free
+from uniot.training.fit import FitContext, OnStep, build_method, fit
 from uniot.training.loop import train
 from uniot.training.samples import Domains, TensorSamples, domains_from_arrays, inputs_array
 
@@ -28,7 +29,8 @@ if TYPE_CHECKING:
     from uniot.training.model import AdaptedModel
 
 _KIND = "source-model"
-_WEIGHTS = "method."
+_WEIGHTS, _BACKBONE = "method.", "backbone."
+_WRITERS = "`uniot train-source`, or `SourceModel.save` in Python,"
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,7 @@ class SourceModel:
         class_means: mean input per class, (n_classes, n_features), which stands for the source in maps and reports.
         weights: of the networks, by name.
         settings: resolved settings of its training.
+        reader: backbone that the embeddings of images came from; None for other embeddings.
     """
 
     classes: np.ndarray
@@ -48,10 +51,14 @@ class SourceModel:
     class_means: Tensor
     weights: Mapping[str, Tensor] = field(repr=False)
     settings: Settings = field(repr=False)
+    reader: ImageReader | None = field(default=None, repr=False)
 
     def save(self, path: str | Path) -> None:
         """Write the model to a safetensors file: weights, class names, class sizes and class means, no sample."""
         tensors = {f"{_WEIGHTS}{name}": tensor for name, tensor in self.weights.items()}
+        if self.reader is not None:
+            trunk = self.reader.split.trunk.state_dict()
+            tensors |= {f"{_BACKBONE}{name}": tensor for name, tensor in trunk.items()}
         tensors |= {"class_means": self.class_means, "class_sizes": torch.from_numpy(self.class_sizes)}
         write_tensors(Path(path), tensors, {"kind": _KIND, **self._description()})
 
@@ -59,21 +66,41 @@ class SourceModel:
     def load(cls, path: str | Path) -> Self:
         """Return the model in a file, which may come from anybody: nothing in it is executed.
 
+        Sizes are compared with those that the settings require before anything is allocated.
+
         Raises:
             RunFolderError: the file is missing, damaged, or holds something else.
         """
-        tensors, about = read_tensors(Path(path))
+        path = Path(path)
+        if not path.is_file():
+            raise RunFolderError(f"{path} is not a file. Give one that {_WRITERS} wrote.")
+        outline, about = describe_tensors(path)
         if about.get("kind") != _KIND:
-            raise RunFolderError(f"{path} is not a source model. Give a file that `SourceModel.save` wrote.")
+            raise RunFolderError(f"{path} is not a source model. Give a file that {_WRITERS} wrote.")
         try:
-            classes, settings = as_labels(about["classes"], "classes"), Settings.checked(**about["settings"])
-        except (KeyError, TypeError, DataError, SettingsError) as error:
+            classes, settings = _checked_classes(about["classes"]), Settings.checked(**about["settings"])
+            width = outline["class_means"].shape[1]
+            networks = StoredTensors(str(path), outline).below(_WEIGHTS).tensors
+            check_source_free(settings)
+            with torch.device("meta"):
+                _untrained(width, len(classes), settings).load_source(networks)
+            reader = None
+            if "reader" in about:
+                trunk = StoredTensors(str(path), outline).below(_BACKBONE).tensors
+                reader = ImageReader.described(path, trunk, about["reader"])
+                _check_reader(reader, width)
+        except (AttributeError, KeyError, IndexError, OverflowError, RuntimeError, TypeError, ValueError) as error:
+            raise RunFolderError(
+                f"{path} cannot be read as a source model ({type(error).__name__}: {str(error)[:200]}). Train it again."
+            ) from None
+        except (DataError, SettingsError) as error:
             raise RunFolderError(f"{path} cannot be read as a source model ({error}). Train it again.") from None
-        stored = StoredTensors(str(path), tensors)
+        stored = StoredTensors(str(path), read_tensors(path)[0])
         stored.check_finite()
         sizes = stored.take("class_sizes", (len(classes),), torch.int64, low=1)
         means = stored.take("class_means", (len(classes), None), torch.float32)
-        return cls(classes, sizes.numpy(), means, dict(stored.below(_WEIGHTS).tensors), settings)
+        reader = None if reader is None else reader.with_weights(stored.below(_BACKBONE))
+        return cls(classes, sizes.numpy(), means, dict(stored.below(_WEIGHTS).tensors), settings, reader)
 
     def domains(self, X_target: Any, settings: Settings) -> Domains:
         """Return a target with the class means in place of a source.
@@ -106,37 +133,73 @@ class SourceModel:
             TensorSamples(target),
             np.zeros(len(self.classes), dtype=bool),
             digest.hexdigest(),
+            self.reader,
             class_sizes=self.class_sizes,
         )
 
     def _description(self) -> dict[str, object]:
-        return {"classes": self.classes.tolist(), "settings": self.settings.model_dump(mode="json")}
+        about = {"classes": self.classes.tolist(), "settings": self.settings.model_dump(mode="json")}
+        return about if self.reader is None else about | {"reader": self.reader.description}
 
 
-def train_source(X: Any, y: Any, settings: Settings) -> SourceModel:
+def _checked_classes(names: Any) -> np.ndarray:
+    problem = class_names_problem(names)
+    if problem is None and names != sorted(names):
+        problem = "has class names that are not in order"
+    if problem is not None or len(names) < 2:
+        raise DataError(f"it {problem or 'has fewer than two classes'}")
+    return as_labels(names, "classes")
+
+
+def _check_reader(reader: ImageReader, width: int) -> None:
+    if reader.fine_tunes or reader.width != width:
+        raise DataError(f"its network makes embeddings of {reader.width} numbers, and its class means have {width}")
+
+
+def _untrained(width: int, n_classes: int, settings: Settings) -> SourceFreeMethod:
+    return as_source_free(build_method((width,), n_classes, resolved_settings(settings, 2)))
+
+
+def train_source(
+    X: Any, y: Any, settings: Settings, *, reader: ImageReader | None = None, on_step: OnStep | None = None
+) -> SourceModel:
     """Train the classifier of a source-free method on the source alone.
 
     Args:
         X: source embeddings, (n_source, n_features).
         y: source labels, (n_source,), text or integers.
         settings: of the method; `source_share` does not act here.
+        reader: backbone that the embeddings of images came from; it becomes a part of the model.
+        on_step: called with step, number of steps and the numbers of the step.
 
     Raises:
+        DataError: an array cannot be used, or there is a single class.
         SettingsError: the method is not source-free.
     """
     check_source_free(settings)
     # The first stage does not read the target, which is why the source may stand in its place.
     domains = domains_from_arrays(X, y, X, settings)
+    domains.check()
     options = settings.method_options | {"source_share": 1.0}
     settings = resolved_settings(settings.model_copy(update={"method_options": options}), len(domains.target))
     classes, index, sizes = np.unique(domains.labels, return_inverse=True, return_counts=True)
     inputs = domains.source.batch(torch.arange(len(index)))
     method = build_method(inputs.shape[1:], len(classes), settings)
     source_classes = torch.from_numpy(index.astype(np.int64))
-    train(method, domains.source, source_classes, domains.target, settings)
+    steps = settings.steps or 0
+    train(
+        method,
+        domains.source,
+        source_classes,
+        domains.target,
+        settings,
+        on_step=None if on_step is None else lambda step, row: on_step(step, steps, row),
+    )
     sums = torch.zeros(len(classes), inputs.shape[1]).index_add_(0, source_classes, inputs)
     weights = as_source_free(method.cpu()).source_weights()
-    return SourceModel(classes, sizes.astype(np.int64), sums / torch.from_numpy(sizes)[:, None], weights, settings)
+    means = sums / torch.from_numpy(sizes)[:, None]
+    reader = None if reader is None else reader.without_path()
+    return SourceModel(classes, sizes.astype(np.int64), means, weights, settings, reader)
 
 
 def check_source_free(settings: Settings) -> None:
