@@ -12,9 +12,10 @@ import pytest
 import torch
 
 from uniot.errors import DataError
+from uniot.transport.kernel import Kernel
 from uniot.transport.plan import UnbalancedPotential
-from uniot.transport.rows import FeatureRows
-from uniot.transport.unbalanced import unbalanced_potential
+from uniot.transport.rows import FeatureRows, flushed_subnormals
+from uniot.transport.unbalanced import unbalanced_plan, unbalanced_potential
 
 SCRIPT = Path(__file__).with_name("one_of_two_processes.py")
 
@@ -199,3 +200,44 @@ def test_two_gloo_processes_find_what_one_process_finds(make_problem, uneven_mas
         first, second = (np.load(tmp_path / f"potential-{cut}-{rank}.npy") for rank in range(2))
         assert np.array_equal(first, second)
         assert first == pytest.approx(alone, abs=1e-7)
+
+
+def halves_the_smallest() -> float:
+    return float(np.finfo(np.float32).tiny * np.float32(0.5))
+
+
+@pytest.mark.parametrize("was_on", [True, False])
+def test_subnormal_results_are_flushed_within_the_block_alone(was_on):
+    torch.set_flush_denormal(was_on)
+    try:
+        before = halves_the_smallest()
+        with flushed_subnormals():
+            assert halves_the_smallest() == 0
+            with flushed_subnormals():
+                pass
+            assert halves_the_smallest() == 0
+        assert halves_the_smallest() == before
+        assert (before == 0) == was_on
+    finally:
+        torch.set_flush_denormal(False)
+
+
+def test_solve_that_fails_leaves_subnormal_numbers_as_they_were():
+    with pytest.raises(RuntimeError, match="stop"), flushed_subnormals():
+        raise RuntimeError("stop")
+    assert halves_the_smallest() > 0
+
+
+def test_solve_computes_without_subnormal_numbers(monkeypatch):
+    # Cosines of -1 and 1 at ε = 0.01 are 200 apart in the exponent: the kernel has its smallest entries.
+    seen = []
+    sweep = Kernel.sweep
+    monkeypatch.setattr(
+        Kernel, "sweep", lambda *given, **more: seen.append(halves_the_smallest()) or sweep(*given, **more)
+    )
+    similarity = torch.eye(4).repeat(8, 1) * 2 - 1
+    plan = unbalanced_plan(similarity)
+    assert set(seen) == {0.0}
+    assert halves_the_smallest() > 0
+    mass = plan.mass[plan.mass > 0]
+    assert mass.min() >= np.finfo(np.float32).tiny

@@ -144,6 +144,9 @@ class Kernel:
         memory = rows.chunk(0, 1).new_empty(len(rows), rows.n_classes) if self._memory is None else self._memory
         for (kernel, log_factor), out in zip(chunks, memory.split(self._chunk_size), strict=True):
             scaling = torch.from_numpy(np.exp(shift - common)).to(kernel)
+            if kernel.is_cpu:
+                _scale_rows(kernel.numpy(), log_factor.numpy() + (1 - f) * common, scaling.numpy(), f, out.numpy())
+                continue
             factor = torch.exp(log_factor + (1 - f) * common) * torch.mv(kernel, scaling).pow_(-f)
             torch.mul(kernel, scaling, out=out).mul_(factor[:, None])
         self._cached, self._memory = [], None
@@ -201,6 +204,16 @@ class Kernel:
                 sums[1:] += np.multiply(block, weights[:, None], out=copy).T @ block
             else:
                 sums[1] += weights @ np.multiply(block, block, out=copy)
+
+
+def _scale_rows(kernel: np.ndarray, log_factor: np.ndarray, scaling: np.ndarray, f: float, out: np.ndarray) -> None:
+    """Write the rows of the plan to `out`, in blocks that stay in the processor's cache."""
+    factor = np.exp(log_factor - f * np.log(kernel @ scaling)).astype(kernel.dtype, copy=False)
+    size = max(64, _BLOCK_ENTRIES // kernel.shape[1])
+    for start in range(0, len(kernel), size):
+        block = slice(start, start + size)
+        np.multiply(kernel[block], scaling, out=out[block])
+        out[block] *= factor[block, None]
 
 
 def _add_chunk_on_device(sums: np.ndarray, kernel: Tensor, log_factor: Tensor, scaling: np.ndarray, f: float) -> None:

@@ -23,7 +23,15 @@ from uniot.errors import DataError, NumericalWarning, SettingsError
 from uniot.transport.iteration import Solved, solve
 from uniot.transport.kernel import Problem, Reduce
 from uniot.transport.plan import TransportPlan, UnbalancedPotential
-from uniot.transport.rows import Array, Rows, SimilarityRows, as_tensor, one_numpy_thread, one_thread_if_small
+from uniot.transport.rows import (
+    Array,
+    Rows,
+    SimilarityRows,
+    as_tensor,
+    flushed_subnormals,
+    one_numpy_thread,
+    one_thread_if_small,
+)
 
 # Keeps the potential of an absent class finite.
 _CLASS_MASS_FLOOR = 1e-10
@@ -65,7 +73,8 @@ def unbalanced_plan(
     """
     problem = _problem(SimilarityRows(similarity), class_mass, epsilon, marginal_penalty, tolerance)
     solved = _solve(problem, start, tolerance, max_passes)
-    mass = solved.kernel.plan(solved.potential)
+    with one_numpy_thread(), flushed_subnormals():
+        mass = solved.kernel.plan(solved.potential)
     total = float(mass.sum(dim=1).sum(dtype=torch.float64))
     return TransportPlan(
         mass=mass.div_(total),
@@ -151,7 +160,8 @@ def _problem(
 
 
 def _solve(problem: Problem, start: Array | None, tolerance: float, max_passes: int) -> Solved:
-    with one_numpy_thread():
+    # One thread of NumPy is this thread, which is the one that flushes.
+    with one_numpy_thread(), flushed_subnormals():
         begin = _rough_start(problem) if start is None else _start(start, problem.rows.n_classes)
         solved = solve(problem, begin, tolerance, max_passes)
     if not solved.converged:
