@@ -42,9 +42,7 @@ def calibration_loss(cosines: Tensor, classes: Tensor, kept: Tensor, temperature
         kept: indices of the known classes, (k,).
         temperature: T, a positive scalar.
     """
-    place = torch.full((cosines.shape[1],), -1)
-    place[kept] = torch.arange(len(kept))
-    labels = place[classes]
+    labels = torch.full((cosines.shape[1],), -1).scatter(0, kept, torch.arange(len(kept)))[classes]
     known = labels >= 0
     log_p = F.log_softmax(cosines[:, kept] / temperature, dim=1)
     confidence, nearest = log_p.exp().max(dim=1)
@@ -105,9 +103,7 @@ class Calibrated(Method):
         classifier: trains the backbone by cross-entropy on the source; None if the embeddings are given.
     """
 
-    # The space of the embeddings; class means then come from all labelled samples.
     has_own_space = True
-
     prototypes: Tensor
     temperature: Tensor
 
@@ -133,8 +129,7 @@ class Calibrated(Method):
 
     def features(self, inputs: Tensor) -> Tensor:
         """Return the embeddings, (n_samples, in_features)."""
-        embeddings: Tensor = self.backbone(inputs).flatten(1)
-        return embeddings
+        return torch.flatten(self.backbone(inputs), 1)
 
     def step(self, batch: Batch) -> Losses:
         """Return the cross-entropy of the source, which trains the backbone."""
@@ -151,8 +146,8 @@ class Calibrated(Method):
         assert final.class_sums is not None
         sums, counts = final.class_sums.sums.sum(dim=0), final.class_sums.counts.sum(dim=0)
         means = F.normalize(sums, dim=1)
-        given = self._given or GivenPrototypes(means, 0.0)
-        self.prototypes.copy_(F.normalize(given.weight * given.rows + (1 - given.weight) * means, dim=1))
+        given, weight = (means, 0.0) if self._given is None else (self._given.rows, self._given.weight)
+        self.prototypes.copy_(F.normalize(weight * given + (1 - weight) * means, dim=1))
         cosines = self.cosines(rows)
         if self._given is None:
             # Nothing is left of a class with one sample if that is taken away.
