@@ -6,9 +6,9 @@
 
 Office-31 (ResNet-50) has its published splits, six tasks and seeds 0, 1, 2. The others have two tasks each,
 open-partial, with three splits drawn for checking, as `uniot benchmark --study universality --purpose check` draws
-them. A job that is in the table with the present version of uniot is not run again; after an interruption the same
-command continues. The table is written at the end, with what it had of other methods. Features are looked for under
-UNIOT_DATA.
+them. A job that is in the table is not run again: remove its row to have it run, for instance after a change of its
+method; the column `version` says which code a row is of. After an interruption the same command continues. The table is
+written at the end, with what it had of other methods. Features are looked for under UNIOT_DATA.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from pathlib import Path
 from office31_tasks import features_file
 from rich.console import Console
 
-from uniot import __version__
 from uniot.benchmark.features import DIGITS, DataSet, write_digits
 from uniot.benchmark.jobs import Job, plan_jobs
 from uniot.benchmark.protocol import TaskSet
@@ -62,7 +61,7 @@ def main() -> None:
         given.methods.split(",") if given.methods else [name for name, info in METHODS.items() if not info.variant_of]
     )
     table = read_results(TABLE) if TABLE.exists() else []
-    kept = {_key(result): result for result in table if result.version == __version__ and not result.failure}
+    kept = {_key(result) for result in table if not result.failure}
     planned = plan(methods, given.seeds, given.out)
     missing = [job for job in planned if _key(job) not in kept]
     print(f"{len(planned)} jobs, {len(missing)} of them not yet in {TABLE.name}")
