@@ -88,8 +88,9 @@ class MATHS(HeadMethod):
         return F.normalize(super().features(inputs), dim=1)
 
     def prototype_logits(self, features: Tensor) -> Tensor:
-        """Return the cosines to the prototypes in use divided by τ, (n, c + n_private), of unit features (n, d)."""
-        return features @ self.prototypes[: self.n_classes + int(self.n_private)].t() / self.options.temperature
+        """Return the cosines to the prototypes divided by τ, (n, c + 3 c), -inf if not in use; features: (n, d)."""
+        unused = torch.arange(len(self.prototypes), device=features.device) >= self.n_classes + self.n_private
+        return (features @ self.prototypes.t() / self.options.temperature).masked_fill(unused, -torch.inf)
 
     def step(self, batch: Batch) -> Losses:
         """Return the losses: CE(y, p_s) + 0.1 L_contrast, and + 0.1 L_prototype in the second half of the run."""
@@ -169,11 +170,9 @@ class MATHS(HeadMethod):
 
         Without private prototypes it is (1 + q_common) / 2, so that nothing is rejected; features: unit rows, (n, d).
         """
-        logits = self.prototype_logits(features).double()
-        common = logits[:, : self.n_classes]
-        if not int(self.n_private):
-            return (1 + common.softmax(dim=1).amax(dim=1)) / 2
-        return (common.amax(dim=1) - logits[:, self.n_classes :].amax(dim=1)).sigmoid()
+        common, private = self.prototype_logits(features).double().tensor_split([self.n_classes], dim=1)
+        without = (1 + common.softmax(dim=1).amax(dim=1)) / 2
+        return torch.where(self.n_private > 0, (common.amax(dim=1) - private.amax(dim=1)).sigmoid(), without)
 
     @torch.no_grad()
     def decide(self, features: Tensor) -> Decision:
