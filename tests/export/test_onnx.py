@@ -485,6 +485,7 @@ COMPARED = (
     "dcc",
     "glc",
     "lead",
+    "maths",
     "mlnet",
     "osbp",
     "ovanet",

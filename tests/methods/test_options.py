@@ -142,6 +142,7 @@ def test_published_values_are_the_defaults(method):
         ("cmu", {"rounds": 0}),
         ("dcc", {"interval": 0}),
         ("tnt", {"n_neighbours": 0}),
+        ("maths", {"significance": 0}),
         ("jumbot", {"marginal_penalty": 0.01}),
         ("ts-pot", {"mass": 0}),
     ],
