@@ -147,8 +147,13 @@ class Method(nn.Module):
         """
         raise NotImplementedError
 
-    def finalize(self, final: FinalFeatures) -> None:
-        """Fit the rule that decides, after the last step; by default there is nothing to fit."""
+    def finalize(self, final: FinalFeatures) -> Tensor | None:
+        """Fit the rule that decides, after the last step; by default there is nothing to fit.
+
+        Returns:
+            The whole target by `transform`, (n_samples, width), if it was computed, so that it need not be again.
+        """
+        return None
 
     def transform_rows(self, rows: Tensor, *, labelled: bool = False) -> Tensor:
         """Map features to the space that `finalize` fitted, (n_samples, width); by default they stay as they are.

@@ -90,7 +90,7 @@ def finalize(
         own_embeddings = embeddings_of_samples(method, target, _own_part(counted, processes))
         embeddings = processes.gather_parts(own_embeddings, len(counted)).numpy()
     method.cpu()
-    method.finalize(
+    whole = method.finalize(
         FinalFeatures(
             source=labelled,
             classes=source_classes[seen],
@@ -102,7 +102,7 @@ def finalize(
             shards=processes if processes.count > 1 else None,
         )
     )
-    own = method.transform(trained)
+    own = method.transform(trained) if whole is None else whole[processes.part(len(target))]
     decision = method.decide(own)
     target_odds = processes.gather_parts(decision.odds.max(dim=1).values, len(target)).numpy()
     rule_known = processes.gather_parts(decision.known.byte(), len(target)).bool()

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from uniot import UniDAClassifier, UniNCM
+from uniot import UniDAClassifier, UniNCM, load
 from uniot.config import Settings
 from uniot.datasets.digits import ToyDomains, load_digit_archives, make_toy_domains
 from uniot.errors import DataError, SettingsError
@@ -15,6 +15,7 @@ from uniot.methods.base import Batch
 from uniot.methods.fitted import upgraded_tensors
 from uniot.methods.registry import create_method
 from uniot.methods.unincm.fit import UniNCMFit
+from uniot.methods.unincm.neighbours import Neighbours
 from uniot.methods.unincm.rejection import Rejection
 from uniot.methods.unincm.space import Metric
 from uniot.metrics.accuracy import h_score
@@ -281,3 +282,31 @@ def test_report_of_a_run_that_trained_nothing_has_no_training(tmp_path, uniot):
     page = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
     assert 'id="how-sure"' in page
     assert 'id="training"' not in page
+
+
+def test_large_target_is_compared_with_a_sample_of_it(monkeypatch, tmp_path):
+    toy = make_toy_domains(4, 2, 3, samples_per_class=100, dimensions=32, spread=0.8)
+    data = toy.x_source, toy.y_source, toy.x_target
+    whole = UniNCM(random_state=0).fit(*data)
+    monkeypatch.setattr("uniot.methods.unincm.method.MOST_STORED", len(toy.x_target) // 2)
+    model = UniNCM(random_state=0).fit(*data)
+    stored = model.model_.method.stored_target()
+    assert stored.n_samples == len(toy.x_target) // 2
+    assert 0.98 < (model.labels_ == whole.labels_).mean() <= 1
+    # Every sample has a label, stored or not, and it is the label of a new sample at the same place.
+    assert len(model.labels_) == len(toy.x_target)
+    assert (model.predict(toy.x_target) == model.labels_).all()
+    # The sample is drawn by the seed, and stays with the run.
+    assert (UniNCM(random_state=0).fit(*data).labels_ == model.labels_).all()
+    model.save(tmp_path / "run")
+    assert (load(tmp_path / "run").predict(toy.x_target) == model.labels_).all()
+
+
+def test_target_is_searched_once_after_its_own_neighbourhoods(monkeypatch):
+    toy = make_toy_domains(samples_per_class=30, dimensions=16)
+    searched, search = [], Neighbours._search
+    monkeypatch.setattr(Neighbours, "_search", lambda own, rows: searched.append(len(rows)) or search(own, rows))
+    UniNCM(random_state=0, n_private_classes=2).fit(toy.x_source, toy.y_source, toy.x_target)
+    blocks = -(-len(toy.x_target) // 128)
+    # For the scatter, for the stored rows, and for the rows that decisions are made from.
+    assert len(searched) == 3 * blocks

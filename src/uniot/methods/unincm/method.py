@@ -20,7 +20,7 @@ from uniot.methods.base import Batch, FinalFeatures, Losses, Method, MethodInfo,
 from uniot.methods.decision import Decision
 from uniot.methods.fitted import FittedState, GivenPrototypes, StoredTarget, TargetStatistics
 from uniot.methods.unincm.fit import OF_SOURCE, OF_TARGET, UniNCMFit
-from uniot.methods.unincm.neighbours import Neighbours, fit_landmarks
+from uniot.methods.unincm.neighbours import MOST_STORED, Neighbours, fit_landmarks
 from uniot.methods.unincm.options import (
     UniNCMOptions,
     WithoutCentres,
@@ -112,8 +112,12 @@ class UniNCMMethod(Method):
         return embeddings
 
     @torch.no_grad()
-    def finalize(self, final: FinalFeatures) -> None:
-        """Fit the metric, store the target in it, summarise it by landmarks, and fit the rejection rules."""
+    def finalize(self, final: FinalFeatures) -> Tensor:
+        """Fit the metric, store the target in it, summarise it by landmarks, and fit the rejection rules.
+
+        Returns:
+            The transformed target, (n_samples, width).
+        """
         embeddings, options, generator = final.whole_target(), self.options, final.generator
         n_neighbours = self._n_neighbours(len(embeddings))
         some = torch.randperm(len(embeddings), generator=generator)[:_MOST_ROWS].sort().values
@@ -136,7 +140,7 @@ class UniNCMMethod(Method):
         rows = alone = self.transform(embeddings)
         if options.n_neighbours != 0:
             # In half precision, as they are read back from a file.
-            neighbours = Neighbours(alone.half().float(), n_neighbours)
+            neighbours = Neighbours(_some_rows(alone, MOST_STORED, generator).half().float(), n_neighbours)
             self.fitted.value = UniNCMFit(metric, {}, neighbours)
             rows = self.transform(embeddings)
             self.fitted.value = UniNCMFit(metric, {}, neighbours, fit_landmarks(alone, rows, generator))
@@ -144,6 +148,7 @@ class UniNCMMethod(Method):
         self.fitted.value = replace(self.fitted.get(), rejections=rejections)
         # Without smoothing, the nearest class of a sample is always that of its neighbourhood.
         self.statistics = None if options.n_neighbours == 0 else self._statistics(alone, rows, generator)
+        return rows
 
     def is_finalized(self) -> bool:
         """Whether the rule is fitted."""
@@ -231,6 +236,13 @@ class UniNCMMethod(Method):
         """Take over the weights of UniOT's part; without training there is nothing to take over."""
         if self.trainer is not None:
             self.trainer.warm_start(before, old_classes, class_features)
+
+
+def _some_rows(rows: Tensor, most: int, generator: torch.Generator) -> Tensor:
+    """Return all rows, or a random sample of them, in their order."""
+    if len(rows) <= most:
+        return rows
+    return rows[torch.randperm(len(rows), generator=generator)[:most].sort().values]
 
 
 INFO = MethodInfo(

@@ -14,6 +14,8 @@ from torch import Tensor
 from uniot.errors import RunFolderError, import_optional
 from uniot.io.tensor_files import MAKE_AGAIN, StoredTensors
 
+MOST_STORED = 50_000
+"""Samples of a target among which neighbours are searched; of a larger one, a random sample, which bounds the cost."""
 # Up to this number of rows the search is exact; beyond, an inverted file is searched.
 MOST_COMPARED_WITH_ALL = 50_000
 _PROBED_LISTS = 16
