@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -261,3 +261,26 @@ def rows_of(values: Any, rows: np.ndarray) -> Any:
         return values[rows]
     # Not converted to an array first, in which a single text label would turn all numbers into text.
     return [values[row] for row in np.flatnonzero(rows)]
+
+
+def in_blocks(function: Callable[[Tensor], Tensor], rows: Tensor, size: int) -> Tensor:
+    """Apply a function to rows in blocks of one size, which makes the result independent of the batch composition.
+
+    Args:
+        function: maps `size` rows to as many.
+        rows: (n_rows, n_columns); the last block is filled up with zeros.
+        size: number of rows of a block.
+
+    Returns:
+        The results of all rows, (n_rows, …).
+    """
+    results: Tensor | None = None
+    for start in range(0, max(len(rows), 1), size):
+        block = rows[start : start + size]
+        found = function(torch.cat([block, block.new_zeros(size - len(block), rows.shape[1])]))[: len(block)]
+        if results is None:
+            # One allocation: small results between large temporary tensors would fragment the memory.
+            results = found.new_empty(len(rows), *found.shape[1:])
+        results[start : start + size] = found
+    assert results is not None
+    return results

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -12,6 +13,7 @@ from typing_extensions import Self
 
 from uniot.config import CheckedSettings, Settings
 from uniot.errors import SettingsError
+from uniot.io.arrays import in_blocks
 from uniot.methods.decision import Decision
 from uniot.methods.fitted import ClassSums, GivenPrototypes, StoredTarget, TargetStatistics
 from uniot.transport.rows import Shards
@@ -177,11 +179,7 @@ class Method(nn.Module):
         """
         if not self.has_own_space:
             return features
-        blocks = []
-        for block in features.split(_BLOCK):
-            padded = torch.cat([block, block.new_zeros(_BLOCK - len(block), block.shape[1])])
-            blocks.append(self.transform_rows(padded, labelled=labelled)[: len(block)])
-        return torch.cat(blocks)
+        return in_blocks(partial(self.transform_rows, labelled=labelled), features, _BLOCK)
 
     def is_finalized(self) -> bool:
         """Whether everything that `decide` needs is there."""

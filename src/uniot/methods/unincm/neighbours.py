@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from uniot.errors import RunFolderError, import_optional
+from uniot.io.arrays import in_blocks
 from uniot.io.tensor_files import MAKE_AGAIN, StoredTensors
 
 MOST_STORED = 50_000
@@ -63,11 +64,7 @@ class Neighbours:
     @torch.no_grad()
     def of(self, queries: Tensor) -> Tensor:
         """Return the indices of the stored rows nearest to each query (m, width), nearest first, (m, k + 1)."""
-        blocks = []
-        for block in queries.split(_BLOCK):
-            padded = torch.cat([block, block.new_zeros(_BLOCK - len(block), block.shape[1])])
-            blocks.append(self._search(padded)[: len(block)])
-        return torch.cat(blocks)
+        return in_blocks(self._search, queries, _BLOCK)
 
     @cached_property
     def smoothed(self) -> Tensor:
