@@ -14,14 +14,14 @@ from speed import Size, measure_speed
 # Up to so many entries POT is also run to the end as a check of the reference.
 SMALL = 100_000
 FULL = (
-    Size(2036, 20, pot_bound=8, repeats=21, peer_repeats=21),
-    Size(4000, 20, pot_bound=8, repeats=21, peer_repeats=21),
-    Size(10_000, 200, pot_bound=13, repeats=7, peer_repeats=7),
-    Size(172_000, 200, pot_bound=13, repeats=7, peer_repeats=3),
+    Size(2036, 20, bounds=(12, 15), repeats=21, peer_repeats=21),
+    Size(4000, 20, bounds=(12, 15), repeats=21, peer_repeats=21),
+    Size(10_000, 200, bounds=(10, 13), repeats=7, peer_repeats=7),
+    Size(172_000, 200, bounds=(20, 30), repeats=7, peer_repeats=3),
 )
 QUICK = (
-    Size(500, 20, pot_bound=8, repeats=3, peer_repeats=2),
-    Size(5000, 40, pot_bound=13, repeats=3, peer_repeats=2),
+    Size(500, 20, bounds=(12, 15), repeats=3, peer_repeats=2),
+    Size(5000, 40, bounds=(10, 13), repeats=3, peer_repeats=2),
 )
 
 
