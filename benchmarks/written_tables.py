@@ -67,6 +67,8 @@ def table(name: str) -> str:
         return several_sets()
     if name == "later":
         return later()
+    if name == "oracle-selection":
+        return oracle_selection()
     if name == "compared":
         return compared()
     if name == "settings":
@@ -127,6 +129,18 @@ def later() -> str:
         seconds = [one.cpu_seconds for one in found if one.method == method and one.cpu_seconds]
         cells = [f"{cell.mean:.1f}" if cell.mean is not None else "–" for cell in grid.cells(method)]
         lines.append([method_title(method), *cells, f"{statistics.median(seconds):.0f}", _LATER[method]])
+    return _pipes(lines)
+
+
+def oracle_selection() -> str:
+    """Return what a choice of the step, or of the threshold, by target labels would add to the later methods."""
+    found = results("oracle-selection")
+    header = ["method", "last step", "oracle step", "oracle threshold", "paper"]
+    lines = [header, [":--", *["--:"] * (len(header) - 1)]]
+    for method in dict.fromkeys(one.method for one in found):
+        own = [one for one in found if one.method == method]
+        scores = [[getattr(one, name) for one in own] for name in ("h", "h_oracle_selection", "h_oracle")]
+        lines.append([method_title(method), *(f"{100 * statistics.fmean(of):.1f}" for of in scores), _LATER[method]])
     return _pipes(lines)
 
 
