@@ -79,7 +79,7 @@ class Chosen(nn.Module):
 
 
 def split_of(trunk):
-    return Split("tiny", "none", trunk, nn.Identity(), Preparation(8, 8))
+    return Split("tiny", "none", lambda: (trunk, nn.Identity()), Preparation(8, 8))
 
 
 # --- equal numbers ----------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 
 import typer
@@ -47,6 +48,9 @@ for command in (
 app.add_typer(data, name="data")
 
 
+_OBJECTS_PER_COLLECTION = 100_000
+
+
 def _version(show: bool) -> None:
     if show:
         typer.echo(f"uniot {__version__}")
@@ -63,6 +67,8 @@ def options(
 def main() -> None:
     """Run a command; print a known error as one sentence, without a traceback."""
     print_anywhere()
+    # Importing torch makes so many objects that Python's default of 700 would cost a tenth of the start-up.
+    gc.set_threshold(_OBJECTS_PER_COLLECTION, 20)
     try:
         app()
     except RunInterrupted as stop:

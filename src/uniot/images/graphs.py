@@ -62,6 +62,11 @@ class Graph:
         options.log_severity_level = 3
         self._session = runtime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
 
+    @property
+    def width(self) -> int:
+        """Return the length of a row, or of its first dimension."""
+        return int(self._session.get_outputs()[0].shape[1])
+
     def row(self, pixels: Pixels) -> NDArray[np.float32]:
         """Return the output of the trunk for the pixels of an image, (3, crop, crop)."""
         row: NDArray[np.float32] = self._session.run(None, {"pixels": np.ascontiguousarray(pixels)[None]})[0][0]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -36,28 +37,47 @@ class Split:
     Attributes:
         name: name of the backbone.
         cut: part that is trained: "none", "last" or "all".
-        trunk: frozen part, whose outputs an `EmbeddingStore` can keep.
-        tail: trained part.
+        build: returns trunk and tail; called when one of them is first used.
         preparation: transform of the images that the trunk takes.
         flip: whether the trunk averages over an image and its mirror image.
+        stored_digest: digest of the trunk that `build` returns, if it is known before.
     """
 
     name: str
     cut: Cut
-    trunk: nn.Module = field(repr=False)
-    tail: nn.Module = field(repr=False)
+    build: Callable[[], tuple[nn.Module, nn.Module]] = field(repr=False)
     preparation: Preparation
     flip: bool = False
+    stored_digest: str | None = None
+
+    @cached_property
+    def _parts(self) -> tuple[nn.Module, nn.Module]:
+        return self.build()
+
+    @property
+    def trunk(self) -> nn.Module:
+        """Return the frozen part, whose outputs an `EmbeddingStore` can keep."""
+        return self._parts[0]
+
+    @property
+    def tail(self) -> nn.Module:
+        """Return the trained part."""
+        return self._parts[1]
+
+    @property
+    def is_built(self) -> bool:
+        """Return whether the parts are there, or have to be; otherwise the stored digest is enough for the graph."""
+        return self.stored_digest is None or "_parts" in vars(self)
 
     @property
     def device(self) -> torch.device:
         """Return the device of the trunk."""
-        return device_of(self.trunk)
+        return device_of(self.trunk) if self.is_built else torch.device("cpu")
 
     @property
     def digest(self) -> str:
         """Return the SHA-256 of the backbone's name and of the trunk's current weights."""
-        return stored_digest(self.name, self.trunk.state_dict())
+        return sorted_digest(self.name, self.trunk.state_dict()) if self.is_built else str(self.stored_digest)
 
     @property
     def made_by(self) -> str:
@@ -267,6 +287,6 @@ def digest_of(name: str, tensors: Mapping[str, Tensor]) -> str:
     return digest.hexdigest()
 
 
-def stored_digest(name: str, tensors: Mapping[str, Tensor]) -> str:
+def sorted_digest(name: str, tensors: Mapping[str, Tensor]) -> str:
     """Return the digest that does not depend on the order of the weights, which a file of tensors does not keep."""
     return digest_of(name, dict(sorted(tensors.items())))
