@@ -69,7 +69,7 @@ def main() -> None:
             measure_command(report, office)
         if "extraction" in options.only:
             for domain in ("A", "D"):
-                measure_extraction(report, office, domain, 48 if options.quick else 400)
+                measure_extraction(report, office, domain, 48 if options.quick else 160)
         if "start-up" in options.only:
             measure_start_up(report, office)
         if "tasks" in options.only:
