@@ -34,6 +34,13 @@ def one_thread():
     torch.set_num_threads(before)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def own_cache(tmp_path_factory):
+    """Tests neither read nor fill the cache of whoever runs them."""
+    with mock.patch.dict(os.environ, UNIOT_CACHE=str(tmp_path_factory.mktemp("cache"))):
+        yield
+
+
 # The files that take longest, by `pytest --durations=0`.
 LONGEST = (
     "test_publishing.py",

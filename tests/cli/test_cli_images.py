@@ -374,6 +374,31 @@ def test_killed_at_any_moment_goes_on_to_the_same_predictions(uniot, place, adap
     assert [path.name for path in (folder / "run").iterdir() if path.name.endswith(".partial")] == []
 
 
+IMPORTS = """
+import sys
+
+from uniot.cli import main
+
+sys.argv = ["uniot", *sys.argv[1:]]
+try:
+    main()
+finally:
+    heavy = {"timm", "torchvision", "scipy", "sklearn", "onnx", "torch", "onnxruntime"}
+    print("imported:", *sorted(heavy & set(sys.modules)))
+"""
+
+
+def test_predicting_builds_no_network_once_its_graph_is_cached(uniot, place, adapted):
+    photograph = next((place / "unlabelled").rglob("*.png"))
+    expected = uniot("predict", "run", photograph, folder=place).stdout
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "UNIOT_CACHE": str(place / "cache")}
+    command = [sys.executable, "-c", IMPORTS, "predict", "run", str(photograph)]
+    # The first fills the cache, if this process has not.
+    for _ in range(2):
+        done = subprocess.run(command, cwd=place, env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout == f"{expected}imported: onnxruntime torch\n"
+
+
 def test_wrong_label_and_resized_copy_are_listed(uniot, place, tmp_path):
     for name in ("labelled", "unlabelled"):
         shutil.copytree(place / name, tmp_path / name)

@@ -120,7 +120,7 @@ def test_numbers_too_large_for_float16_name_the_network():
         def forward(self, images):
             return images.flatten(1) + 70_000
 
-    split = Split("resnet-large", "none", Large(), nn.Identity(), Preparation(8, 8))
+    split = Split("resnet-large", "none", lambda: (Large(), nn.Identity()), Preparation(8, 8))
     with FrozenTrunk(split, 2) as trunk, pytest.raises(NumericalError, match=r"output of resnet-large .*beyond 65504"):
         trunk.submit([np.zeros((3, 8, 8), np.uint8)]).result()
 

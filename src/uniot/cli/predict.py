@@ -21,7 +21,7 @@ from uniot.cli.options import (
     check_writable,
     refuse_for_embeddings,
 )
-from uniot.cli.screen import Tally, reading_progress, skipped_line
+from uniot.cli.screen import Tally, reading_progress, skipped_line, working
 from uniot.errors import DataError
 from uniot.io.text import counted
 
@@ -64,11 +64,6 @@ def predict(
     """
     from uniot.images.files import is_image
     from uniot.images.store import EmbeddingStore
-    from uniot.io.predictions import PredictionWriter
-    from uniot.io.sorted_copies import SortedCopies, check_destination
-    from uniot.runs import Run
-    from uniot.runs.run import preference_line
-    from uniot.training.images import Reading
 
     if out is not None:
         check_writable(out, (".csv", ".parquet"))
@@ -78,10 +73,17 @@ def predict(
     if files is None:
         given = {"--copy-to": copy_to, "--strict": strict or None, "--store": store, "--workers": workers}
         refuse_for_embeddings(given, f"{new[0]} is a file of embeddings")
-    opened = Run.open(run, private_prior, None if prefer is None else prefer.value)
-    if copy_to is not None:
-        check_destination(copy_to, _collections(opened, new))
-    model = opened.model
+    with working("Loading torch and the run", lines=False):
+        from uniot.io.predictions import PredictionWriter
+        from uniot.io.sorted_copies import SortedCopies, check_destination
+        from uniot.runs import Run
+        from uniot.runs.run import preference_line
+        from uniot.training.images import Reading
+
+        opened = Run.open(run, private_prior, None if prefer is None else prefer.value)
+        if copy_to is not None:
+            check_destination(copy_to, _collections(opened, new))
+        model = opened.model
     if opened.outdated_annotations is not None:
         typer.echo(f"Warning: {opened.outdated_annotations}", err=True)
     preference = preference_line(model)

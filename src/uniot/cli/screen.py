@@ -182,8 +182,12 @@ def reading_progress(titles: Mapping[str, str]) -> Iterator[Callable[[str], OnPr
 
 
 @contextmanager
-def working(words: str) -> Iterator[Callable[[str], None]]:
+def working(words: str, *, lines: bool = True) -> Iterator[Callable[[str], None]]:
     """Show on standard error what is being done.
+
+    Args:
+        words: what is being done.
+        lines: whether the words are also written, as lines, if standard error is no terminal.
 
     Yields:
         A function that replaces the words.
@@ -193,12 +197,17 @@ def working(words: str) -> Iterator[Callable[[str], None]]:
         with screen.status(words) as status:
             yield status.update
         return
-    sys.stderr.write(f"{words} …\n")
-    yield lambda more: _write_line(f"{more} …")
+    write = _write_line if lines else _write_nothing
+    write(f"{words} …")
+    yield lambda more: write(f"{more} …")
 
 
 def _write_line(words: str) -> None:
     sys.stderr.write(f"{words}\n")
+
+
+def _write_nothing(words: str) -> None:
+    pass
 
 
 def _short(title: str, width: int) -> str:

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.spatial.distance import squareform
 
 from uniot.discovery.dendrogram import Dendrogram, mean_silhouettes
 from uniot.io.text import plural
@@ -194,7 +193,7 @@ def _by_prototypes(draw: _Draw) -> float:
     # Ward's cost: the increase of the variance within groups if two are merged.
     cost = np.sqrt(2 * apart * sizes[:, None] * sizes / (sizes[:, None] + sizes))
     np.fill_diagonal(cost, 0)
-    tree = Dendrogram.fit(squareform(cost, checks=False), "average", prototype)
+    tree = Dendrogram.fit(_condensed(cost), "average", prototype)
     return draw.n_private(draw.best(tree, np.arange(1, len(occupied) + 1)))
 
 
@@ -251,7 +250,16 @@ _SILHOUETTE_ALONE = _Estimator(
 
 def _ward(cosine_distance: np.ndarray) -> Dendrogram:
     """Cluster by Ward's method with the Euclidean distances between unit rows."""
-    return Dendrogram.fit(np.sqrt(2 * squareform(cosine_distance, checks=False)), "ward")
+    return Dendrogram.fit(np.sqrt(2 * _condensed(cosine_distance)), "ward")
+
+
+def _condensed(distance: np.ndarray) -> np.ndarray:
+    """Return the upper triangle of a distance matrix (n, n) without its diagonal, (n (n - 1) / 2,)."""
+    # Imported here for the same reason as in `Dendrogram.fit`.
+    from scipy.spatial.distance import squareform
+
+    condensed: np.ndarray = squareform(distance, checks=False)
+    return condensed
 
 
 def _numbers(n_samples: int) -> np.ndarray:

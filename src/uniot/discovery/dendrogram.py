@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from scipy.cluster.hierarchy import linkage
 
 # Entropies of a few thousand samples are exact to this; the smallest that is not zero is far larger.
 _NO_ENTROPY = 1e-9
@@ -44,6 +43,9 @@ class Dendrogram:
         Returns:
             The tree.
         """
+        # Imported here, because SciPy takes half a second, and predictions do without it.
+        from scipy.cluster.hierarchy import linkage
+
         merges = linkage(distance, method)[:, :2].astype(np.int64)
         return cls(merges, np.arange(len(merges) + 1) if leaf is None else leaf)
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import difflib
-import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +15,9 @@ from torch import Tensor, nn
 
 from uniot.config import ImageSettings
 from uniot.errors import DataError, RunFolderError
+from uniot.images.graphs import cached_graph
 from uniot.images.preparation import Preparation
-from uniot.images.splitting import Cut, cut_network
+from uniot.images.splitting import Cut, Split, cut_network, digest_of, sorted_digest
 from uniot.images.weights import (
     BUNDLED,
     DEFAULT_BACKBONE,
@@ -34,57 +35,27 @@ BUNDLED_BACKBONES = tuple(BUNDLED)
 
 
 @dataclass(frozen=True, eq=False)
-class Split:
-    """Holds a backbone cut in two: `tail(trunk(x))` is the embedding, bitwise equal to that of the whole network.
-
-    Both parts stay in evaluation mode: normalisation keeps the statistics of the pretraining. They are copies that
-    share no weights with the backbone.
-
-    Attributes:
-        name: name of the backbone.
-        cut: part that is trained: "none", "last" or "all".
-        trunk: frozen part, whose outputs an `EmbeddingStore` can keep.
-        tail: trained part.
-        preparation: transform of the images that the trunk takes.
-        flip: whether the trunk averages over an image and its mirror image.
-    """
-
-    name: str
-    cut: Cut
-    trunk: nn.Module = field(repr=False)
-    tail: nn.Module = field(repr=False)
-    preparation: Preparation
-    flip: bool = False
-
-    @property
-    def digest(self) -> str:
-        """Return the SHA-256 of the backbone's name and of the trunk's current weights."""
-        return _digest(self.name, self.trunk.state_dict())
-
-    @property
-    def made_by(self) -> str:
-        """Return a key of everything that determines the trunk's output for an image."""
-        views = ", averaged with their mirror images" if self.flip else ""
-        return f"{self.name} {self.digest} cut {self.cut}, images {self.preparation.key}{views}"
-
-
-@dataclass(frozen=True, eq=False)
 class Backbone:
     """Holds a frozen pretrained network that computes embeddings of images.
 
     Attributes:
         name: name, as `load_backbone` takes it.
-        network: network of timm without a classifier: images (n_images, 3, crop, crop) to (n_images, width).
+        build: returns the network; called when it is first used.
         preparation: transform of the images that the network takes.
         width: number of features of an embedding.
         digest: SHA-256 of its name and weights.
     """
 
     name: str
-    network: nn.Module = field(repr=False)
+    build: Callable[[], nn.Module] = field(repr=False)
     preparation: Preparation
     width: int
     digest: str
+
+    @cached_property
+    def network(self) -> nn.Module:
+        """Return the network of timm without a classifier: images (n_images, 3, crop, crop) to (n_images, width)."""
+        return self.build()
 
     def split(self, fine_tune: Cut, *, flip: bool = False) -> Split:
         """Cut the network in two, where the trained part begins.
@@ -101,9 +72,8 @@ class Backbone:
             SettingsError: "last" for a network whose stages are not known; or `flip` with a trained part.
         """
         trunk, tail = cut_network(deepcopy(self.network), fine_tune, self.name, flip=flip)
-        trunk.requires_grad_(False)
-        tail.requires_grad_(True)
-        return Split(self.name, fine_tune, trunk, tail, self.preparation, flip)
+        parts = trunk.requires_grad_(False), tail.requires_grad_(True)
+        return Split(self.name, fine_tune, lambda: parts, self.preparation, flip)
 
 
 def load_backbone(name: str = DEFAULT_BACKBONE, weights: Path | None = None, *, pretrained: bool = True) -> Backbone:
@@ -129,7 +99,7 @@ def load_backbone(name: str = DEFAULT_BACKBONE, weights: Path | None = None, *, 
     with torch.random.fork_rng(devices=[]):
         network = _network(name, config, weights, pretrained)
     network.eval().requires_grad_(False)
-    return Backbone(name, network, preparation, _width(network), _digest(name, network.state_dict()))
+    return Backbone(name, lambda: network, preparation, _width(network), digest_of(name, network.state_dict()))
 
 
 def empty_backbone(name: str, preparation: Preparation, digest: str) -> Backbone:
@@ -138,7 +108,7 @@ def empty_backbone(name: str, preparation: Preparation, digest: str) -> Backbone
     with torch.random.fork_rng(devices=[]):
         network = _network(name, config, None, pretrained=False)
     network.eval().requires_grad_(False)
-    return Backbone(name, network, preparation, _width(network), digest)
+    return Backbone(name, lambda: network, preparation, _width(network), digest)
 
 
 def _width(network: Any) -> int:
@@ -176,14 +146,6 @@ def _config(name: str) -> dict[str, Any]:
         ) from None
     found: dict[str, Any] = config.to_dict()
     return found
-
-
-def _digest(name: str, tensors: Mapping[str, Tensor]) -> str:
-    digest = hashlib.sha256(name.encode())
-    for key, value in tensors.items():
-        digest.update(f"{key} {value.dtype} {tuple(value.shape)}".encode())
-        digest.update(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
-    return digest.hexdigest()
 
 
 @dataclass(frozen=True)
@@ -251,8 +213,32 @@ class ImageReader:
 
     @classmethod
     def outlined(cls, path: Path, *, accept_former: bool = False) -> ImageReader:
-        """Return the reader of a file of `save` on the meta device, without weights; see `described`."""
-        return cls.described(path, *describe_tensors(path, accept_former=accept_former))
+        """Return the reader of a file of `save` without weights: on the meta device, see `described`.
+
+        If the trunk's graph is in the cache, the network is built when its layers are first used, and not at all to
+        compute embeddings.
+        """
+        outline, about = describe_tensors(path, accept_former=accept_former)
+        images = about.get("images")
+        if not isinstance(images, dict) or images.get("fine_tune") != "none":
+            return cls.described(path, outline, about)
+        # The digest is computed, because the file may contain any: equal weights have been checked before.
+        tensors = read_tensors(path, accept_former=accept_former)[0]
+        settings, preparation = ImageSettings.checked(**images), Preparation.stored(path, about.get("preparation"))
+        built = cache(lambda: cls.described(path, outline, about).with_weights(StoredTensors(str(path), tensors)))
+        split = Split(
+            settings.backbone,
+            "none",
+            lambda: (built().split.trunk, built().split.tail),
+            preparation,
+            settings.flip,
+            sorted_digest(settings.backbone, tensors),
+        )
+        graph = cached_graph(split.made_by)
+        if graph is None:
+            return cls.described(path, outline, about)
+        digest, network = str(about.get("digest")), lambda: built().backbone.network
+        return cls(settings, Backbone(settings.backbone, network, preparation, graph.width, digest), split)
 
     @classmethod
     def described(cls, path: Path, outline: Mapping[str, Tensor], about: Mapping[str, Any]) -> ImageReader:
@@ -285,6 +271,8 @@ class ImageReader:
 
     def filled(self, path: Path, *, accept_former: bool = False) -> ImageReader:
         """Return a reader of `outlined` with the weights of its trunk."""
+        if self.split.stored_digest is not None:
+            return self
         return self.with_weights(StoredTensors(str(path), read_tensors(path, accept_former=accept_former)[0]))
 
     def with_weights(self, stored: StoredTensors) -> ImageReader:

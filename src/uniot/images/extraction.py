@@ -16,8 +16,9 @@ import numpy as np
 import torch
 
 from uniot.errors import DataError
-from uniot.images.backbones import Backbone, Split
+from uniot.images.backbones import Backbone
 from uniot.images.reading import Block, Extraction, FrozenTrunk, ReadImage, Skipped, read_in_order
+from uniot.images.splitting import Split
 
 if TYPE_CHECKING:
     from uniot.images.files import ImageFile
@@ -143,8 +144,9 @@ class _AtOnce:
 
     streams = 0
 
-    def __init__(self, function: Callable[[Sequence[Pixels]], Rows]) -> None:
+    def __init__(self, function: Callable[[Sequence[Pixels]], Rows], made_by: str) -> None:
         self._function = function
+        self.made_by = made_by
 
     def submit(self, images: Sequence[Pixels]) -> Future[Rows]:
         """Call the function; return a finished future of its rows, (n_images, ...)."""
@@ -176,8 +178,12 @@ class _Job:
         first_skipped: list[tuple[Path, str]] = []
         with ExitStack() as until_done:
             enter = until_done.enter_context
-            table = None if self.store is None else enter(self.store.table(self.split.made_by))
-            compute = enter(FrozenTrunk(self.split, self.batch_size)) if function is None else _AtOnce(function)
+            compute: FrozenTrunk | _AtOnce
+            if function is None:
+                compute = enter(FrozenTrunk(self.split, self.batch_size))
+            else:
+                compute = _AtOnce(function, self.split.made_by)
+            table = None if self.store is None else enter(self.store.table(compute.made_by))
             ahead = _BATCHES_AHEAD * self.batch_size * max(1, compute.streams)
             read = read_in_order(files, self.split.preparation, table, workers=self.workers, ahead=ahead)
             block = Block(block_size, self.batch_size, compute, table)

@@ -19,16 +19,17 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from uniot.images.decoding import UnreadableImage, read_image
-from uniot.images.splitting import device_of, inference_form
+from uniot.images.graphs import ENGINE, Graph, graph_of
+from uniot.images.splitting import inference_form
 from uniot.images.store import EmbeddingTable, Rows, check_finite
 
 if TYPE_CHECKING:
-    from uniot.images.backbones import Split
     from uniot.images.files import ImageFile
     from uniot.images.preparation import Pixels, Preparation
+    from uniot.images.splitting import Split
 
 _MAX_WORKERS = 16
-# More would hardly be faster, and each takes the memory of a batch.
+# Of torch. More would hardly be faster, and each takes the memory of a batch.
 _MAX_STREAMS = 4
 
 
@@ -153,21 +154,26 @@ class Compute(Protocol):
 class FrozenTrunk:
     """Computes the outputs of a backbone's trunk in batches; a context manager.
 
-    On a CPU several threads compute one batch each. Unlike the threads of one operation they never wait for each
-    other, so that decoding at the same time does not slow them down.
+    On a CPU several threads compute one batch each: with ONNX Runtime if it is installed, else with torch. Unlike the
+    threads of one operation they never wait for each other, so that decoding at the same time does not slow them down.
 
-    A fixed batch size makes the outputs for an image independent of the batch composition, to the last bit.
+    The outputs for an image are independent of the batch composition, to the last bit: ONNX Runtime computes one image
+    at a time, torch batches of a fixed size.
 
     Attributes:
         streams: number of batches that are computed at a time.
+        made_by: key of everything that determines the outputs, for the store.
     """
 
     def __init__(self, split: Split, batch_size: int) -> None:
         self._split = split
         self._batch_size = batch_size
-        self._device = device_of(split.trunk)
+        self._graph = graph_of(split)
         self._cores = torch.get_num_threads()
-        self.streams = min(_MAX_STREAMS, self._cores) if self._device.type == "cpu" else 1
+        # The two differ by rounding, so that their rows are stored apart.
+        self.made_by = split.made_by if self._graph is None else f"{split.made_by}, with {ENGINE}"
+        most = _MAX_STREAMS if self._graph is None else _MAX_WORKERS
+        self.streams = min(most, self._cores) if split.device.type == "cpu" else 1
 
     def __enter__(self) -> FrozenTrunk:
         # The threads share the cores evenly.
@@ -184,12 +190,17 @@ class FrozenTrunk:
 
     def submit(self, images: Sequence[Pixels]) -> Future[Rows]:
         """Compute the outputs for at most `batch_size` images; return their future, (n_images, ...)."""
-        return self._threads.submit(self._rows, self._network, images)
+        if self._graph is None:
+            return self._threads.submit(self._rows, self._network, images)
+        return self._threads.submit(self._rows_of_graph, self._graph, images)
 
     @cached_property
     def _network(self) -> nn.Module:
         # Built with the first image: if the store has all rows, it is not needed.
         return inference_form(self._split.trunk, self._split.preparation.crop)
+
+    def _rows_of_graph(self, graph: Graph, images: Sequence[Pixels]) -> Rows:
+        return check_finite(np.stack([graph.row(image) for image in images]), self._split.name)
 
     def _rows(self, network: nn.Module, images: Sequence[Pixels]) -> Rows:
         size = self._split.preparation.crop
@@ -198,11 +209,9 @@ class FrozenTrunk:
             batch[place] = image.transpose(1, 2, 0)
         with torch.inference_mode():
             # The memory layout stays channels last, like the network's.
-            pixels = torch.from_numpy(batch).to(self._device).permute(0, 3, 1, 2)
+            pixels = torch.from_numpy(batch).to(self._split.device).permute(0, 3, 1, 2)
             values: Tensor = network(self._split.preparation.normalise(pixels))
-            rows: Rows = values[: len(images)].to(torch.float16).cpu().numpy()
-        check_finite(rows, self._split.name)
-        return rows
+            return check_finite(values[: len(images)].to(torch.float16).cpu().numpy(), self._split.name)
 
 
 class Block:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import pairwise
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -15,11 +17,73 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from uniot.errors import SettingsError
 
+if TYPE_CHECKING:
+    from uniot.images.preparation import Preparation
+
 Cut = Literal["none", "last", "all"]
 """Part of a network that is trained."""
 
 # Largest deviation relative to the largest output. Folding changes only float32 rounding, a hundredth of this.
 _TOLERANCE = 1e-4
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """Holds a backbone cut in two: `tail(trunk(x))` is the embedding, bitwise equal to that of the whole network.
+
+    Both parts stay in evaluation mode: normalisation keeps the statistics of the pretraining. They are copies that
+    share no weights with the backbone.
+
+    Attributes:
+        name: name of the backbone.
+        cut: part that is trained: "none", "last" or "all".
+        build: returns trunk and tail; called when one of them is first used.
+        preparation: transform of the images that the trunk takes.
+        flip: whether the trunk averages over an image and its mirror image.
+        stored_digest: digest of the trunk that `build` returns, if it is known before.
+    """
+
+    name: str
+    cut: Cut
+    build: Callable[[], tuple[nn.Module, nn.Module]] = field(repr=False)
+    preparation: Preparation
+    flip: bool = False
+    stored_digest: str | None = None
+
+    @cached_property
+    def _parts(self) -> tuple[nn.Module, nn.Module]:
+        return self.build()
+
+    @property
+    def trunk(self) -> nn.Module:
+        """Return the frozen part, whose outputs an `EmbeddingStore` can keep."""
+        return self._parts[0]
+
+    @property
+    def tail(self) -> nn.Module:
+        """Return the trained part."""
+        return self._parts[1]
+
+    @property
+    def is_built(self) -> bool:
+        """Return whether the parts are there, or have to be; otherwise the stored digest is enough for the graph."""
+        return self.stored_digest is None or "_parts" in vars(self)
+
+    @property
+    def device(self) -> torch.device:
+        """Return the device of the trunk."""
+        return device_of(self.trunk) if self.is_built else torch.device("cpu")
+
+    @property
+    def digest(self) -> str:
+        """Return the SHA-256 of the backbone's name and of the trunk's current weights."""
+        return sorted_digest(self.name, self.trunk.state_dict()) if self.is_built else str(self.stored_digest)
+
+    @property
+    def made_by(self) -> str:
+        """Return a key of everything that determines the trunk's output for an image, but for rounding."""
+        views = ", averaged with their mirror images" if self.flip else ""
+        return f"{self.name} {self.digest} cut {self.cut}, images {self.preparation.key}{views}"
 
 
 class Part(nn.Sequential):
@@ -212,3 +276,17 @@ def _agree(first: nn.Module, second: nn.Module, size: int) -> bool:
 def device_of(network: nn.Module) -> torch.device:
     """Return the device of a network's weights; the CPU if it has none."""
     return next((parameter.device for parameter in network.parameters()), torch.device("cpu"))
+
+
+def digest_of(name: str, tensors: Mapping[str, Tensor]) -> str:
+    """Return the SHA-256 of a network's name and of its weights in their order."""
+    digest = hashlib.sha256(name.encode())
+    for key, value in tensors.items():
+        digest.update(f"{key} {value.dtype} {tuple(value.shape)}".encode())
+        digest.update(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
+
+
+def sorted_digest(name: str, tensors: Mapping[str, Tensor]) -> str:
+    """Return the digest that does not depend on the order of the weights, which a file of tensors does not keep."""
+    return digest_of(name, dict(sorted(tensors.items())))

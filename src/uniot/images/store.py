@@ -19,7 +19,7 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -252,13 +252,16 @@ class EmbeddingTable:
         )
 
 
-def check_finite(rows: Rows, name: str) -> None:
-    """Raise a NumericalError if the outputs of the network `name` are not finite in float16."""
+def check_finite(outputs: NDArray[np.floating[Any]], name: str) -> Rows:
+    """Return the outputs of the network `name` in float16; raise a NumericalError if they are not finite in it."""
+    with np.errstate(over="ignore"):
+        rows = outputs.astype(np.float16, copy=False)
     if not np.isfinite(rows).all():
         raise NumericalError(
             f"an output of {name} for an image is not finite, or too large for float16 (beyond 65504). "
             "Check its weights, or choose another backbone."
         )
+    return rows
 
 
 def _checksum(key: bytes, shape: tuple[int, ...], numbers: bytes) -> bytes:

@@ -13,7 +13,6 @@ from collections.abc import Sequence
 import torch
 import torch.nn.functional as F
 from pydantic import Field
-from scipy.optimize import minimize_scalar
 from torch import Tensor, nn
 
 from uniot.config import Settings
@@ -58,6 +57,7 @@ def draw_half(n_classes: int, generator: torch.Generator) -> Tensor:
 
 def fit_temperature(cosines: Tensor, classes: Tensor, halves: Sequence[Tensor]) -> float:
     """Return the temperature from 0.01 to 1 with the least mean `calibration_loss` over several halves."""
+    from scipy.optimize import minimize_scalar
 
     def loss(log_temperature: float) -> float:
         temperature = cosines.new_tensor(math.exp(log_temperature))
