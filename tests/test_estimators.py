@@ -63,7 +63,7 @@ def test_get_params_lists_what_acts_for_each_method(method: str) -> None:
     for name in idle:
         with pytest.raises(SettingsError, match=f"{name} does nothing for the method '{method}'.*that act are"):
             UniDAClassifier(method, **{name: 1})
-    with_memory = {"uniot", "cmu", "tnt", "dance", "mlnet", "glc", "lead"}
+    with_memory = {"uniot", "cmu", "tnt", "dance", "mlnet", "glc", "lead", "maths"}
     assert ("queue_size" in listed) == (method.split("-", maxsplit=1)[0] in with_memory)
     assert ("feature_size" in listed) == ("steps" in listed and method != "dance")
 

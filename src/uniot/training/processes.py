@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
@@ -146,4 +147,11 @@ def start_processes(devices: int | str = 1, nodes: int = 1, precision: str = "32
     options: Any = {"devices": devices, "num_nodes": nodes, "strategy": strategy, "precision": precision}
     fabric = lightning_fabric.Fabric(accelerator=accelerator, **options)
     fabric.launch()
+    # Threads of the process group that outlive the interpreter abort the process; fabric ends only those of NCCL.
+    atexit.register(_end_process_group)
     return ManyProcesses(fabric)
+
+
+def _end_process_group() -> None:
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()
