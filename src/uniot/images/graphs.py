@@ -140,7 +140,7 @@ def _read(path: Path, key: str) -> Graph | None:
     """
     with path.open("rb") as file:
         header = parse_json(file.readline(_MOST_HEADER).decode())
-        content = file.read()
+        content = file.read(_MOST_BYTES + 1)
     if not isinstance(header, dict) or header != _header(key, content):
         raise ValueError(f"{path} is damaged")
     with suppress(OSError):
