@@ -68,7 +68,7 @@ def options(
 def main() -> None:
     """Run a command; print a known error as one sentence, without a traceback."""
     print_anywhere()
-    # Importing torch makes so many objects that searching them for garbage takes a fifth of the time of
+    # Importing torch creates very many objects, and searching them for garbage takes a fifth of the time of
     # `uniot predict run/ photo.jpg`: by Python's default after every 700 objects, and once more at the end.
     gc.set_threshold(_OBJECTS_PER_COLLECTION, 20)
     atexit.register(gc.freeze)

@@ -1,4 +1,4 @@
-"""What all commands share: plain help, any encoding, checks of places, and common options."""
+"""Options and checks that all commands share: plain help, any encoding, places to write."""
 
 from __future__ import annotations
 

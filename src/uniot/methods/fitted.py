@@ -62,7 +62,7 @@ class FittedState(nn.Module, Generic[T]):
 
 @dataclass(frozen=True)
 class StoredTarget:
-    """What a fitted method stores of the target, besides its weights.
+    """Describes the samples and means of the target that a fitted method stores besides its weights.
 
     Attributes:
         n_samples: number of single target samples.

@@ -66,7 +66,7 @@ def cluster_imbalance(logits: Tensor) -> Tensor:
 
 
 def partition_uncertainty_loss(logits: Tensor, other_logits: Tensor) -> Tensor:
-    """Return the mean cross-entropy by which each cluster is told from all others by the samples that it holds.
+    """Return the mean cross-entropy that distinguishes each cluster from all others by the samples that it holds.
 
     The logits of a cluster are the cosines of its column in the softmax of one view to all columns of the other.
 

@@ -81,7 +81,7 @@ class Evaluation:
     n_groups_error: int | None
     """Number of groups minus number of private classes; None if either is None."""
     average: str
-    """How h_score and both h3_scores average the common accuracy: "class" or "instance"."""
+    """Averaging of the common accuracy in h_score and both h3_scores: "class" or "instance"."""
     per_class_recall: Mapping[Label, float]
     """Recall of each common class that has a row, then of unknown."""
     counts: Mapping[str, int]

@@ -1,4 +1,4 @@
-"""What people see and decide about the samples of a run: their pictures, and the annotations of the labelling page.
+"""Show the samples of a run to people: their pictures, and the annotations of the labelling page.
 
 A run made from image files keeps their paths; a run made from arrays of pixels, such as the demo, keeps the pictures
 themselves.

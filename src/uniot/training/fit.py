@@ -49,7 +49,7 @@ OnStep = Callable[[int, int, Mapping[str, float]], None]
 
 @dataclass(frozen=True)
 class FitContext:
-    """What accompanies a fit and does not change its result, except the warm start.
+    """Accompanies a fit without changing its result, except for the warm start.
 
     Attributes:
         unknown: label of rejected samples; "unknown" for text classes and -1 for integers if None.

@@ -1,4 +1,4 @@
-"""What a training records: its history, its state in checkpoints, and what a logger receives.
+"""Record a training: its history, its state in checkpoints, and the values for a logger.
 
 A logger is an object with three methods of lightning fabric's `Logger`, such as those of fabric and of Lightning.
 """

@@ -92,7 +92,7 @@ class ImageSamples:
 
 @dataclass(frozen=True)
 class Reading:
-    """How the files of a collection are read.
+    """Describes how the files of a collection are read.
 
     Attributes:
         store: store of embeddings between runs; none if None.

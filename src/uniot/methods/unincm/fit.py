@@ -24,7 +24,7 @@ _SCALARS = ("level", "similarity_prior", "membership_prior", "common", "similari
 
 @dataclass(frozen=True)
 class UniNCMFit:
-    """What UniNCM fits to both domains.
+    """Holds the parts of UniNCM that are fitted to both domains.
 
     Attributes:
         metric: the space, and the class means in it.

@@ -151,7 +151,7 @@ def fit_rejection(
 
 @dataclass(frozen=True)
 class _Seen:
-    """What the target samples are nearest to.
+    """Holds the nearest class of each target sample, and the cosines of the others.
 
     Attributes:
         similarity: cosine of each sample to its nearest class, (n,), float64.

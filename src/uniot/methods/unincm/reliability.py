@@ -51,7 +51,7 @@ _BLOCK = 4096
 
 @dataclass(frozen=True)
 class Reliability:
-    """How far the answers for the target can be relied on, estimated without labels.
+    """Estimates, without labels, how far the predictions for the target can be relied on.
 
     Attributes:
         accuracy: estimated fraction of target samples that are labelled correctly: with their class, or as unknown if
