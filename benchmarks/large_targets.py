@@ -23,6 +23,7 @@ import numpy as np
 from measure import Report, arguments
 
 import uniot.methods.unincm.method as unincm
+import uniot.methods.unincm.neighbours as neighbours
 from uniot import UniNCM
 
 SIZES = (10_000, 50_000, 100_000, 300_000, 1_000_000)
@@ -67,7 +68,7 @@ def _in_a_process(size: int, labels: Path, *more: str) -> dict[str, float]:
 
 def measured(size: int, labels: Path | None, *, exact: bool) -> dict[str, float]:
     if exact:
-        unincm.MOST_STORED = size
+        unincm.MOST_STORED = neighbours.MOST_COMPARED_WITH_ALL = size
     random = np.random.default_rng(0)
     means = random.standard_normal((CLASSES + PRIVATE, WIDTH), dtype=np.float32)
     source_classes = np.repeat(np.arange(CLASSES), EACH)
