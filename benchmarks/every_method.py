@@ -1,6 +1,6 @@
 """Every method on Office-31 in four settings, and on PACS, plants and digits: results/every-method.csv.
 
-    python benchmarks/every_method.py --out runs/every-method            # about four hours on two cores
+    python benchmarks/every_method.py --out runs/every-method            # 2250 jobs, several hours on two cores
     python benchmarks/every_method.py --out runs/every-method --seeds 1  # a third of it
     python benchmarks/every_method.py --out runs/every-method --methods unincm,uniot
 

@@ -1,4 +1,4 @@
-"""What all estimators share: fitting to two arrays, and predictions for arrays."""
+"""Fit to two arrays and predict for arrays: the part that all estimators share."""
 
 from __future__ import annotations
 
