@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from uniot.discovery.groups import _fill_empty_groups, spherical_kmeans
+from uniot.discovery.kmeans import _fill_empty_groups, spherical_kmeans
 from uniot.errors import DataError, SettingsError
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import normalized_mutual_info_score
 
-from uniot.discovery.groups import spherical_kmeans
+from uniot.discovery.kmeans import spherical_kmeans
 from uniot.errors import DataError, UndefinedScoreWarning
 from uniot.metrics.accuracy import common_accuracy, h3_score, h_score, harmonic_mean, unknown_recall
 

@@ -17,7 +17,7 @@ from uniot import Run
 from uniot.errors import RunFolderError
 from uniot.io.embedding_files import read_embeddings
 from uniot.io.predictions import read_predictions
-from uniot.training.samples import inputs_of
+from uniot.training.domains import inputs_of
 
 OLD = Path(__file__).parent / "old"
 METHODS = {"uniot-3-uniot": "uniot", "uniot-3-universal": "unincm", "uniot-2-uniot": "uniot"}

@@ -23,10 +23,11 @@ from uniot.errors import NumericalError, RunFolderError, RunInterrupted
 from uniot.io.tensor_files import read_tensors
 from uniot.methods.base import Batch, Losses
 from uniot.runs import Run, saving
+from uniot.training.domains import domains_from_arrays
 from uniot.training.fit import fingerprint
 from uniot.training.history import History
 from uniot.training.loop import learning_rate_factor, train
-from uniot.training.samples import PairedBatches, TensorSamples, domains_from_arrays
+from uniot.training.samples import PairedBatches, TensorSamples
 
 SCRIPT = Path(__file__).parents[1] / "small_run.py"
 small = SimpleNamespace(**runpy.run_path(str(SCRIPT)))

@@ -38,9 +38,9 @@ from uniot.methods.registry import resolved_settings
 from uniot.metrics.accuracy import common_accuracy
 from uniot.metrics.evaluate import Evaluation, evaluate
 from uniot.metrics.ranking import best_threshold_h_score
+from uniot.training.domains import domains_from_arrays
 from uniot.training.fit import FitContext
 from uniot.training.fit import fit as fit_domains
-from uniot.training.samples import domains_from_arrays
 
 if TYPE_CHECKING:
     from uniot.training.model import AdaptedModel

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from uniot.data_quality.checks import CheckedCollections
     from uniot.labelling import Names
     from uniot.runs.saving import RunWriter
+    from uniot.training.domains import Domains
     from uniot.training.images import ImageCollections, Reading
     from uniot.training.loop import Watch
     from uniot.training.model import AdaptedModel
     from uniot.training.processes import Processes
-    from uniot.training.samples import Domains
     from uniot.training.source_model import SourceModel
 
 
@@ -161,7 +161,7 @@ def read_embedding_pair(collections: Collections, settings: Settings, labels: st
     from uniot.datasets.digits import rewrite
     from uniot.io.embedding_files import read_labels
     from uniot.labelling import named_embeddings
-    from uniot.training.samples import domains_from_arrays
+    from uniot.training.domains import domains_from_arrays
 
     if labels == "folders":
         raise DataError("--target-labels folders is for images. Give the file that contains the labels.")

@@ -75,7 +75,7 @@ def train_source(
     """
     from uniot.images.backbones import ImageReader
     from uniot.images.store import EmbeddingStore
-    from uniot.training.fit import unknown_label
+    from uniot.training.domains import unknown_label
     from uniot.training.images import Reading
     from uniot.training.source_model import check_source_free
     from uniot.training.source_model import train_source as train

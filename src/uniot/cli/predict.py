@@ -165,7 +165,7 @@ def _in_words(model: AdaptedModel, answers: Prediction, row: int) -> str:
 
 def _embedding_blocks(model: AdaptedModel, new: Path) -> Iterator[tuple[list[str] | None, list[Path], Prediction]]:
     from uniot.io.embedding_files import read_embeddings
-    from uniot.training.samples import inputs_of
+    from uniot.training.domains import inputs_of
 
     embeddings = read_embeddings(new)
     samples = embeddings.ids or [str(row) for row in range(len(embeddings.x))]

@@ -133,6 +133,8 @@ def without_data(model: AdaptedModel) -> AdaptedModel:
         target_odds=model.target_odds[:0],
         target_class_probability=model.target_class_probability[:0],
         target_features=model.target_features[:0],
+        feature_rows=None,
+        nearest_groups=None,
         source=model.source.none(),
         fingerprint=hashlib.sha256(f"shared {model.fingerprint}".encode()).hexdigest(),
     )

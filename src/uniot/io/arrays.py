@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -91,7 +90,7 @@ def scaled_rows(array: np.ndarray, norm: float) -> Tensor:
     scaled = np.empty(array.shape, dtype=np.float32)
     rows = max(1, _CHUNK_VALUES // array.shape[1])
     for start in range(0, len(array), rows):
-        part = array[start : start + rows].astype(np.float64)
+        part = array[start : start + rows].astype(np.float64, order="C")
         # Division by the largest value keeps the squares of huge and of tiny values in range.
         largest = np.abs(part).max(axis=1, keepdims=True)
         part /= np.where(largest > 0, largest, 1)
@@ -169,16 +168,6 @@ def class_names_problem(names: Sequence[str | int]) -> str | None:
     if len(names) * longest > _MOST_LETTERS:
         return f"has {len(names)} class names of up to {longest} letters, which exceeds the limit"
     return None
-
-
-def is_row_of(rows: Tensor, others: Tensor) -> np.ndarray:
-    """Return whether each row (n_rows, ...) is bitwise equal to one of `others` (n_others, ...), bool (n_rows,)."""
-    present = set(_digests(others))
-    return np.array([digest in present for digest in _digests(rows)], dtype=bool)
-
-
-def _digests(rows: Tensor) -> Iterator[bytes]:
-    return (hashlib.blake2b(row.data, digest_size=16).digest() for row in rows.contiguous().numpy())
 
 
 def target_rows(sample_domain: Any, n_rows: int) -> np.ndarray:

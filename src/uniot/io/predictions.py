@@ -53,6 +53,11 @@ class Prediction:
         indices = np.zeros(0, dtype=np.int64)
         return cls(indices, np.zeros(0, dtype=bool), np.zeros(0), np.zeros(0), indices, np.zeros(0))
 
+    @classmethod
+    def joined(cls, parts: Sequence[Prediction]) -> Prediction:
+        """Return the predictions of all parts, in their order; there is at least one part."""
+        return cls(*(np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(cls)))
+
     def rows(self, chosen: slice | np.ndarray) -> Prediction:
         """Return the predictions for some of the samples, given by a slice, a mask or indices."""
         return Prediction(*(getattr(self, part.name)[chosen] for part in fields(self)))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from uniot.discovery.annotations import DISCARDED, class_index, class_place, is_class, is_group
-from uniot.discovery.groups import spherical_kmeans
+from uniot.discovery.kmeans import spherical_kmeans
 from uniot.discovery.label_order import RUN_WEIGHT, Neighbourhoods, Queued, label_queue, spread_labels, uncertainty
 
 if TYPE_CHECKING:

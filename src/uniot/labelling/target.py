@@ -69,8 +69,10 @@ class Target:
 
         Raises:
             RunFolderError: the run was shared without its target, or two samples have the same name.
+            DataError: the run does not have the features of its whole target.
         """
         run.require_target("to label")
+        run.saved_model.require_all_features("its samples cannot be labelled")
         _check_distinct(run)
         return cls.of(run.saved_model, run.folder, run.predictions.names, run.stamp)
 

@@ -124,6 +124,7 @@ class Method(nn.Module):
         settings: resolved settings of the run.
         has_own_space: whether it decides in a space that `finalize` fits; private classes are counted there.
         has_transport: whether the odds of its decisions are masses of a transport plan.
+        most_fitted_rows: the rule is fitted to a random sample of a target that has more rows; None if it needs all.
         statistics: of the target, from which the accuracy is estimated; None if the method has none.
     """
 
@@ -131,6 +132,7 @@ class Method(nn.Module):
     settings: Settings
     has_own_space: bool = False
     has_transport: bool = False
+    most_fitted_rows: int | None = None
     statistics: TargetStatistics | None = None
 
     def step(self, batch: Batch) -> Losses:

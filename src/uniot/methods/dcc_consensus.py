@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from uniot.discovery.groups import spherical_kmeans
+from uniot.discovery.kmeans import spherical_kmeans
 from uniot.nn.losses import gaussian_kernels
 
 

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from uniot.discovery.groups import spherical_kmeans
+from uniot.discovery.kmeans import spherical_kmeans
 from uniot.methods.dcc_consensus import moved_centres
 from uniot.methods.pseudo_labels import evenly_spaced
 

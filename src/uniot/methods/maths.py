@@ -15,7 +15,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from uniot.config import Settings
-from uniot.discovery.groups import spherical_kmeans
+from uniot.discovery.kmeans import spherical_kmeans
 from uniot.methods.base import Batch, FinalFeatures, Losses, MethodInfo, MethodOptions
 from uniot.methods.dcc_consensus import mean_directions
 from uniot.methods.decision import Decision

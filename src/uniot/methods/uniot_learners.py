@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from uniot.config import Settings
-from uniot.discovery.groups import spherical_kmeans
+from uniot.discovery.kmeans import spherical_kmeans
 from uniot.methods.base import Batch, MethodInfo
 from uniot.methods.uniot import INFO, UniOTMethod
 from uniot.methods.uniot_options import DeepClusterOptions, PICAOptions, SCANOptions, SelfLabelOptions, UniOTOptions

@@ -113,7 +113,7 @@ def oracle_nmi(truth: Truth, features: ArrayLike, *, seed: int = 0) -> float | N
     Returns:
         The NMI, 1 for a single private class; None if no row is private.
     """
-    from uniot.discovery.groups import spherical_kmeans
+    from uniot.discovery.kmeans import spherical_kmeans
     from uniot.io.arrays import as_inputs
 
     table = as_inputs(features, "features")

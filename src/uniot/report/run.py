@@ -118,8 +118,10 @@ class FinishedRun:
 
         Raises:
             RunFolderError: the run was shared without its target, or mixes files of two runs.
+            DataError: the run does not have the features of its whole target.
         """
         run.require_target("to report")
+        run.saved_model.require_all_features("there is no map of it to show")
         return cls(run.folder, run.model, run.predictions.names, run.pictures, run.metrics)
 
     @property

@@ -16,8 +16,9 @@ from uniot.io.files import MOST_SETTINGS_BYTES, parse_json, read_bounded
 from uniot.io.predictions import Predictions, read_predictions
 from uniot.io.text import as_utf8, counted, read_inputs, read_settings
 from uniot.metrics.evaluate import Evaluation, evaluate
+from uniot.runs.description import describe_run
 from uniot.runs.files import RunFiles
-from uniot.runs.loading import describe_run, load_model
+from uniot.runs.loading import load_model
 from uniot.runs.pictures import Pictures, read_annotations
 from uniot.runs.saving import RunWriter, is_saved
 
@@ -254,7 +255,7 @@ def evaluate_model(
         average=average,
         known_score=model.target_odds[chosen],
         nearest=model.classes[target.nearest],
-        features=model.target_features[chosen],
+        features=model.target_features[chosen] if model.feature_rows is None else None,
         groups=target.group,
     )
 

@@ -271,7 +271,9 @@ def _write_predictions(path: Path, model: AdaptedModel, names: Sequence[str] | N
 
 
 def _feature_tensors(model: AdaptedModel) -> dict[str, Tensor]:
+    rows = {} if model.feature_rows is None else {"target.rows": torch.from_numpy(model.feature_rows)}
     return {
+        **rows,
         "target": torch.from_numpy(model.target_features).half(),
         "source": torch.from_numpy(model.source.features).half(),
         "source.classes": torch.from_numpy(model.source.classes),
@@ -280,10 +282,12 @@ def _feature_tensors(model: AdaptedModel) -> dict[str, Tensor]:
 
 
 def _model_tensors(model: AdaptedModel) -> dict[str, Tensor]:
-    weights = model.method.state_dict()
+    weights, groups = model.method.state_dict(), model.nearest_groups
+    of_groups = {} if groups is None else {"nearest": groups.group, "nearest_confidence": groups.confidence}
     return {
         **{f"method.{name}": value for name, value in weights.items()},
         "groups.centres": torch.from_numpy(model.groups.centres),
+        **{f"groups.{name}": torch.from_numpy(values) for name, values in of_groups.items()},
         "absence": torch.from_numpy(model.absence),
         **model.history.tensors(),
         **{f"target.{name}": torch.from_numpy(getattr(model.target, name)) for name in _PREDICTION},

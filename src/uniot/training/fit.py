@@ -20,20 +20,23 @@ from uniot.methods.registry import create_method, method_info, resolved_settings
 from uniot.methods.source_free import as_source_free
 from uniot.metrics.accuracy import common_recall, specificity
 from uniot.nn.networks import FineTuned, SmallCNN
+from uniot.training.domains import unknown_label
 from uniot.training.finalize import finalize
 from uniot.training.history import Checkpoints, ExperimentLogger, History, ended_on_failure, log_numbers, logging_step
+from uniot.training.large_targets import fitted_rows, with_whole_target
 from uniot.training.loop import Watch, train
 from uniot.training.model import features_of_samples
 from uniot.training.processes import Processes
-from uniot.training.samples import generator_for
+from uniot.training.samples import SomeSamples, generator_for
 from uniot.transport.rows import one_thread
 
 if TYPE_CHECKING:
     from uniot.config import Settings
     from uniot.images.backbones import ImageReader
     from uniot.methods.base import Losses, Method
+    from uniot.training.domains import Domains
     from uniot.training.model import AdaptedModel
-    from uniot.training.samples import Domains, Samples
+    from uniot.training.samples import Samples
 
 # Up to this many values finalizing takes seconds on one thread; on busy cores two threads took twice as long.
 _SMALL_VALUES = 1 << 24
@@ -125,11 +128,12 @@ def fit(domains: Domains, settings: Settings, context: FitContext | None = None)
     inspect = context.inspect
 
     def finalized(method: Method, settings: Settings, history: History) -> AdaptedModel:
-        return finalize(
+        rows = fitted_rows(method, len(target), settings.seed)
+        model = finalize(
             method,
             source,
             source_classes,
-            target,
+            target if rows is None else SomeSamples(target, rows),
             classes=classes,
             unknown=unknown,
             settings=settings,
@@ -141,6 +145,7 @@ def fit(domains: Domains, settings: Settings, context: FitContext | None = None)
             warnings=warnings,
             class_sizes=domains.class_sizes,
         )
+        return model if rows is None else with_whole_target(model, target, rows, context.processes)
 
     def as_if_ended() -> AdaptedModel:
         # Counting private classes takes seconds and changes no decision.
@@ -283,18 +288,3 @@ def oracle_watch(y_target: Any, classes: np.ndarray, n_target: int) -> Watch:
         return {"oracle_recall": recall, "oracle_specificity": specific}
 
     return watch
-
-
-def unknown_label(given: str | int | None, classes: np.ndarray) -> str | int:
-    """Return the label of unknown samples; raise an error if it is of another type than the classes, or one of them."""
-    is_text = classes.dtype.kind == "U"
-    unknown = ("unknown" if is_text else -1) if given is None else given
-    if isinstance(unknown, str) != is_text:
-        kind = "text" if is_text else "integers"
-        raise SettingsError(f"unknown_label is {unknown!r} and the classes are {kind}. Give a label of the same kind.")
-    if unknown in classes.tolist():
-        raise DataError(
-            f"a source class is called {unknown!r}, which is also what unknown samples are called. "
-            "Set unknown_label to something else."
-        )
-    return unknown

@@ -24,9 +24,10 @@ from uniot.images.reading import Extraction
 from uniot.io.arrays import scaled_rows
 from uniot.io.files import write_table
 from uniot.io.predictions import Prediction
+from uniot.training.domains import Domains
 from uniot.training.model import AdaptedModel, embeddings_of_samples
 from uniot.training.processes import Processes
-from uniot.training.samples import WHOLE, Domains, Samples, TensorSamples
+from uniot.training.samples import WHOLE, Samples, TensorSamples
 
 if TYPE_CHECKING:
     from uniot.config import Settings

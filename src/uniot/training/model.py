@@ -14,7 +14,7 @@ from torch import Tensor
 
 from uniot.config import Settings
 from uniot.discovery.annotations import Annotations
-from uniot.discovery.groups import LabelledFeatures, PrivateGroups, absence
+from uniot.discovery.groups import LabelledFeatures, NearestGroups, PrivateGroups, absence
 from uniot.errors import DataError, NumericalError
 from uniot.images.backbones import ImageReader
 from uniot.io.arrays import unit_rows
@@ -26,6 +26,7 @@ from uniot.training.history import History
 from uniot.training.samples import Samples
 
 _BLOCK_ROWS, _BLOCK_IMAGES, _IMAGE_VALUES = 128, 16, 100_000
+_PREDICTED_ROWS = 8192
 
 
 def features_of_inputs(method: Method, inputs: Tensor) -> Tensor:
@@ -81,7 +82,8 @@ class AdaptedModel:
         settings: resolved settings.
         input_shape: of one sample.
         target: the answers for the target that was fitted.
-        target_features: transformed features of the target, unit rows, (n_target, n_features), float32.
+        target_features: transformed features of the target, unit rows, (n_target, n_features), float32; of a target
+            that is too large, those of a random sample.
         source: features and classes of the labelled samples, or of some of them, drawn evenly from the classes.
         history: numbers step by step.
         fingerprint: of data and settings.
@@ -92,6 +94,8 @@ class AdaptedModel:
         calibration: maps odds to probabilities.
         reliability: estimated accuracy on the target, and warnings; None for a run of an earlier version.
         annotations: what people decided about the target, which the answers follow; None if nobody did.
+        feature_rows: sorted rows of the target that `target_features` has; None for all of them.
+        nearest_groups: of each target sample, if `target_features` does not have them all.
     """
 
     method: Method
@@ -113,6 +117,8 @@ class AdaptedModel:
     threshold: Threshold | None = None
     reliability: Reliability | None = None
     annotations: Annotations | None = None
+    feature_rows: np.ndarray | None = None
+    nearest_groups: NearestGroups | None = None
 
     def with_preference(self, private_prior: float | None = None, prefer: str | None = None) -> AdaptedModel:
         """Return the same model with another threshold, without adapting again; itself if no preference is given.
@@ -142,23 +148,25 @@ class AdaptedModel:
         largest = torch.from_numpy(odds)[:, None]
         decision = Decision(largest, largest[:, 0] >= 1).by_threshold(threshold)
         known = decision.known.numpy()
-        group = np.where(known, -1, self.target.group)
-        joining = ~known & (group < 0)
-        if self.groups.n_groups:
-            group[joining] = self.groups.nearest(self.target_features[joining])
-        target = Prediction(
-            nearest=self.target.nearest,
+        target = replace(
+            self.target,
             known=known,
             known_score=decision.known_score.numpy(),
             confidence=self.calibration.confidence(
                 decision.odds[:, 0], torch.from_numpy(self.target_class_probability), decision.known
             ).numpy(),
-            group=group,
-            group_confidence=self.groups.confidence(self.target_features, group),
         )
+        if self.nearest_groups is not None:
+            target = self.nearest_groups.applied_to(target)
+        else:
+            group = np.where(known, -1, self.target.group)
+            joining = ~known & (group < 0)
+            if self.groups.n_groups:
+                group[joining] = self.groups.nearest(self.target_features[joining])
+            target = replace(target, group=group, group_confidence=self.groups.confidence(self.target_features, group))
         return replace(
             self,
-            groups=replace(self.groups, group=group[~known]),
+            groups=replace(self.groups, group=target.group[~known]),
             absence=absence(target, len(self.classes)),
             settings=self.settings.model_copy(update={"private_prior": wanted.private_prior, "prefer": wanted.prefer}),
             target=target,
@@ -166,7 +174,12 @@ class AdaptedModel:
         )
 
     def with_annotations(self, annotations: Annotations) -> AdaptedModel:
-        """Return the same model, whose answers follow what people decided about the target."""
+        """Return the same model, whose answers follow what people decided about the target.
+
+        Raises:
+            DataError: the run does not have the features of its whole target.
+        """
+        self.require_all_features("its samples cannot be labelled")
         target = annotations.for_target(self.target, self.target_features)
         return replace(
             self,
@@ -174,6 +187,14 @@ class AdaptedModel:
             target=target,
             annotations=annotations,
         )
+
+    def require_all_features(self, consequence: str) -> None:
+        """Raise DataError if the features of the target are those of a sample of it."""
+        if self.feature_rows is not None:
+            raise DataError(
+                f"the run has {len(self.target)} samples and the features of {len(self.feature_rows)} of them, so that "
+                f"{consequence}. Adapt to fewer samples; `uniot predict` then labels all the others in the same way."
+            )
 
     @property
     def group_names(self) -> Mapping[int, str]:
@@ -212,19 +233,26 @@ class AdaptedModel:
         Returns:
             The prediction for each sample.
         """
+        blocks = []
+        # In blocks, because features take more memory than predictions.
+        for start in range(0, max(len(inputs), 1), _PREDICTED_ROWS):
+            block = slice(start, start + _PREDICTED_ROWS)
+            blocks.append(self._predict_block(inputs[block], None if samples is None else samples[block]))
+        return Prediction.joined(blocks)
+
+    def _predict_block(self, inputs: Tensor, samples: Sequence[str] | None) -> Prediction:
         transformed = self._transformed(inputs)
         decision, features = self.decide(transformed), unit_rows(transformed)
-        known = decision.known.numpy()
-        group = np.full(len(known), -1, dtype=np.int64)
-        if self.groups.n_groups:
-            group[~known] = self.groups.nearest(features[~known])
-        answers = Prediction(
-            nearest=decision.nearest.numpy(),
-            known=known,
-            known_score=decision.known_score.numpy(),
-            confidence=decision.confidence(self.calibration).numpy(),
-            group=group,
-            group_confidence=self.groups.confidence(features, group),
+        groups = NearestGroups.of(self.groups, features)
+        answers = groups.applied_to(
+            Prediction(
+                nearest=decision.nearest.numpy(),
+                known=decision.known.numpy(),
+                known_score=decision.known_score.numpy(),
+                confidence=decision.confidence(self.calibration).numpy(),
+                group=groups.group,
+                group_confidence=groups.confidence,
+            )
         )
         if self.annotations is None:
             return answers

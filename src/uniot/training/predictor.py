@@ -15,10 +15,10 @@ from typing_extensions import Self
 from uniot.errors import DataError, NotFittedError, UniotWarning
 from uniot.io.arrays import by_domain, check_feature_names, feature_names
 from uniot.methods.registry import check_method
+from uniot.training.domains import domains_from_arrays, inputs_of
 from uniot.training.fit import FitContext, OnStep, fit, log_end, oracle_watch
 from uniot.training.history import check_logger
 from uniot.training.processes import Processes
-from uniot.training.samples import domains_from_arrays, inputs_of
 
 if TYPE_CHECKING:
     from uniot.config import Settings

@@ -21,9 +21,10 @@ from uniot.io.arrays import as_labels, class_names_problem
 from uniot.io.tensor_files import StoredTensors, describe_tensors, read_tensors, write_tensors
 from uniot.methods.registry import METHODS, check_method, method_info, resolved_settings
 from uniot.methods.source_free import SourceFreeMethod, as_source_free
+from uniot.training.domains import Domains, domains_from_arrays, inputs_array
 from uniot.training.fit import FitContext, OnStep, build_method, fit
 from uniot.training.loop import train
-from uniot.training.samples import Domains, TensorSamples, domains_from_arrays, inputs_array
+from uniot.training.samples import TensorSamples
 
 if TYPE_CHECKING:
     from uniot.training.model import AdaptedModel

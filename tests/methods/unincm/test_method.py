@@ -15,6 +15,7 @@ from uniot.methods.base import Batch
 from uniot.methods.fitted import upgraded_tensors
 from uniot.methods.registry import create_method
 from uniot.methods.unincm.fit import UniNCMFit
+from uniot.methods.unincm.method import UniNCMMethod
 from uniot.methods.unincm.neighbours import Neighbours
 from uniot.methods.unincm.rejection import Rejection
 from uniot.methods.unincm.space import Metric
@@ -288,7 +289,7 @@ def test_large_target_is_compared_with_a_sample_of_it(monkeypatch, tmp_path):
     toy = make_toy_domains(4, 2, 3, samples_per_class=100, dimensions=32, spread=0.8)
     data = toy.x_source, toy.y_source, toy.x_target
     whole = UniNCM(random_state=0).fit(*data)
-    monkeypatch.setattr("uniot.methods.unincm.method.MOST_STORED", len(toy.x_target) // 2)
+    monkeypatch.setattr(UniNCMMethod, "most_fitted_rows", len(toy.x_target) // 2)
     model = UniNCM(random_state=0).fit(*data)
     stored = model.model_.method.stored_target()
     assert stored.n_samples == len(toy.x_target) // 2

@@ -50,6 +50,7 @@ class UniNCMMethod(Method):
     """
 
     has_own_space = True
+    most_fitted_rows = MOST_STORED
 
     def __init__(
         self,
@@ -140,7 +141,7 @@ class UniNCMMethod(Method):
         rows = alone = self.transform(embeddings)
         if options.n_neighbours != 0:
             # In half precision, as they are read back from a file.
-            neighbours = Neighbours(_some_rows(alone, MOST_STORED, generator).half().float(), n_neighbours)
+            neighbours = Neighbours(alone.half().float(), n_neighbours)
             self.fitted.value = UniNCMFit(metric, {}, neighbours)
             rows = self.transform(embeddings)
             self.fitted.value = UniNCMFit(metric, {}, neighbours, fit_landmarks(alone, rows, generator))
@@ -236,13 +237,6 @@ class UniNCMMethod(Method):
         """Take over the weights of UniOT's part; without training there is nothing to take over."""
         if self.trainer is not None:
             self.trainer.warm_start(before, old_classes, class_features)
-
-
-def _some_rows(rows: Tensor, most: int, generator: torch.Generator) -> Tensor:
-    """Return all rows, or a random sample of them, in their order."""
-    if len(rows) <= most:
-        return rows
-    return rows[torch.randperm(len(rows), generator=generator)[:most].sort().values]
 
 
 INFO = MethodInfo(

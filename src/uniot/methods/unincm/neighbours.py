@@ -16,7 +16,7 @@ from uniot.io.arrays import in_blocks
 from uniot.io.tensor_files import MAKE_AGAIN, StoredTensors
 
 MOST_STORED = 50_000
-"""Samples of a target among which neighbours are searched; of a larger one, a random sample, which bounds the cost."""
+"""Samples that UniNCM is fitted to, and among which it searches neighbours: of a larger target, a random sample."""
 # Up to this number of rows the search is exact; beyond, an inverted file is searched.
 MOST_COMPARED_WITH_ALL = 50_000
 _PROBED_LISTS = 16

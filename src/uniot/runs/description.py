@@ -1,0 +1,112 @@
+"""The description of a finished run in the file of its model, checked before anything else is read."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr, ValidationError
+
+from uniot.config import Settings, upgraded_settings
+from uniot.discovery.class_count import NumberOfClasses
+from uniot.errors import RunFolderError
+from uniot.io.arrays import class_names_problem
+from uniot.io.tensor_files import MAKE_AGAIN, describe_tensors, has_former_format
+from uniot.methods.decision import Calibration, Threshold
+from uniot.methods.unincm.reliability import Reliability
+from uniot.runs.files import RunFiles
+
+_MOST_INPUTS = 1 << 24  # values of one sample: an image of 4096 × 4096 pixels
+_MOST_CLASSES = 10_000_000
+_Label = Annotated[StrictInt, Field(ge=-(2**63), lt=2**63)]
+
+
+class RunDescription(BaseModel):
+    """The description in the model's file."""
+
+    model_config = ConfigDict(frozen=True)
+
+    classes: list[StrictStr] | list[_Label] = Field(min_length=1)
+    unknown: StrictStr | _Label
+    settings: dict[str, Any]
+    input_shape: list[Annotated[StrictInt, Field(ge=1, le=_MOST_INPUTS)]] = Field(min_length=1, max_length=4)
+    rule: dict[str, Any] = Field(default_factory=dict)
+    columns: list[StrictStr] = Field(max_length=1000)
+    number: NumberOfClasses
+    fingerprint: StrictStr = Field(max_length=1000)
+    from_images: bool
+    threshold: Threshold | None
+    calibration: Calibration
+    reliability: Reliability | None
+    is_former: bool
+
+    @classmethod
+    def of(cls, path: Path, about: dict[str, Any]) -> RunDescription:
+        """Return the description of a run, given the model's file and what it describes.
+
+        Raises:
+            RunFolderError: a part of the description is missing, has another type, or is out of range.
+        """
+        is_former = has_former_format(path)
+        if is_former:
+            if "calibration" in about:
+                raise RunFolderError(f"{path} has a format that does not match its content. {MAKE_AGAIN}")
+            about = {"threshold": None, **about, "calibration": {}, "reliability": None}
+        try:
+            found = cls(**{**about, "is_former": is_former})
+        except ValidationError as error:
+            problem = error.errors(include_url=False)[0]
+            place = ".".join(str(part) for part in problem["loc"])
+            came = "nothing" if problem["type"] == "missing" else repr(problem["input"])[:60]
+            raise RunFolderError(
+                f"{path} has {came} as {place} of its run: {problem['msg'].lower()}. {MAKE_AGAIN}"
+            ) from None
+        wrong = found._wrong()
+        if wrong is not None:
+            raise RunFolderError(f"{path} {wrong}. {MAKE_AGAIN}")
+        return found
+
+    def _wrong(self) -> str | None:
+        """Return a phrase about what is inconsistent; None if everything is consistent."""
+        problem = class_names_problem(self.classes)
+        if problem is not None:
+            return problem
+        if math.prod(self.input_shape) > _MOST_INPUTS:
+            return f"has samples of {math.prod(self.input_shape)} numbers; expected at most {_MOST_INPUTS}"
+        counts = (self.number.estimate, *self.number.interval)
+        if not 0 <= min(counts) <= max(counts) <= _MOST_CLASSES:
+            return f"has {self.number.estimate} private classes, from {counts[1]} to {counts[2]}"
+        if self.threshold is not None and not 0 < self.threshold.value < math.inf:
+            return f"has the threshold {self.threshold.value}; expected a positive number"
+        exponents = (self.calibration.known, self.calibration.unknown)
+        if not all(0 < exponent < math.inf for exponent in exponents):
+            return f"has the exponents {exponents} of probabilities; expected positive numbers"
+        found = self.reliability
+        estimated = () if found is None else (found.accuracy, found.known_accuracy, found.unknown_accuracy)
+        if not all(0 <= accuracy <= 1 for accuracy in estimated if accuracy is not None):
+            return f"has the estimated accuracies {estimated}; expected numbers from 0 to 1"
+        return None
+
+    @property
+    def checked_settings(self) -> Settings:
+        """Return the settings under their present names; raise SettingsError if one is wrong."""
+        return Settings.checked(**upgraded_settings(self.settings))
+
+
+def describe_run(folder: Path) -> tuple[RunDescription, int]:
+    """Return the description of a finished run and its number of target samples, without loading the model.
+
+    Raises:
+        RunFolderError: the folder has no finished run, or a damaged one.
+    """
+    files = RunFiles(folder)
+    if not folder.is_dir():
+        raise RunFolderError(f"{folder} is not a folder. Give the folder of a run made with `uniot adapt`.")
+    if not files.model.is_file() and files.checkpoints.exists():
+        raise RunFolderError(f"{folder} contains an unfinished run. Run the same command again to resume it.")
+    outline, about = describe_tensors(files.model, accept_former=True)
+    run, nearest = RunDescription.of(files.model, about), outline.get("target.nearest")
+    if nearest is None or nearest.ndim != 1:
+        raise RunFolderError(f"{files.model} has no predictions for its target. {MAKE_AGAIN}")
+    return run, len(nearest)

@@ -1,0 +1,115 @@
+"""Targets larger than memory: the rule is fitted to a random sample of the target, and all of it is decided in blocks.
+
+    target ─► random sample ─► fit, count, group ─► model ─► the rows of the target in blocks ─► one prediction each
+
+Memory grows by some numbers per sample of the target, not by its features: those of a very large target are kept for
+the sample alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from uniot.discovery.groups import NearestGroups, absence
+from uniot.io.arrays import unit_rows
+from uniot.io.predictions import Prediction
+from uniot.methods.base import Method
+from uniot.methods.decision import Decision
+from uniot.training.model import AdaptedModel, features_of_inputs
+from uniot.training.processes import Processes
+from uniot.training.samples import Samples, generator_for
+
+# Values of all features of a target that are kept in memory and in the run folder: one gigabyte as float32.
+MOST_FEATURE_VALUES = 1 << 28
+# Samples that are decided at a time.
+_BLOCK = 4096
+# Purpose of the random generator, after those of the end of a run.
+_FITTED_ROWS = 105
+
+
+def fitted_rows(method: Method, n_target: int, seed: int) -> Tensor | None:
+    """Return the sorted rows of the target that the rule is fitted to; None for all of them."""
+    most = method.most_fitted_rows
+    if most is None or n_target <= most:
+        return None
+    return torch.randperm(n_target, generator=generator_for(seed, _FITTED_ROWS))[:most].sort().values
+
+
+def with_whole_target(model: AdaptedModel, target: Samples, rows: Tensor, processes: Processes) -> AdaptedModel:
+    """Return a model that was fitted to some rows of a target with the predictions for all of it.
+
+    A preference is measured on the whole target. If there are several processes, each decides about its own part.
+
+    Args:
+        model: fitted to the samples at `rows`, without annotations.
+        target: all samples.
+        rows: sorted indices of the fitted samples, (n_fitted,).
+        processes: that share the work.
+
+    Returns:
+        The model; its features are those of the fitted samples alone if those of all would fill the memory.
+    """
+    n_target, width = len(target), model.target_features.shape[1]
+    keeps_all = n_target * width <= MOST_FEATURE_VALUES
+    own = torch.arange(n_target)[processes.part(n_target)]
+    odds, of_class = torch.empty(len(own), dtype=torch.float64), torch.empty(len(own), dtype=torch.float64)
+    nearest, known = torch.empty(len(own), dtype=torch.int64), torch.empty(len(own), dtype=torch.bool)
+    group, group_confidence = torch.empty(len(own), dtype=torch.int64), torch.empty(len(own), dtype=torch.float64)
+    features = torch.empty(len(own) if keeps_all else 0, width)
+    for start in range(0, len(own), _BLOCK):
+        block = slice(start, start + _BLOCK)
+        transformed = _transformed(model, target, rows, own[block])
+        decision = replace(model, threshold=None).decide(transformed)
+        odds[block], nearest[block] = decision.odds.max(dim=1).values, decision.nearest
+        known[block] = decision.known
+        of_class[block] = model.calibration.class_probabilities(decision.odds).max(dim=1).values
+        unit = unit_rows(transformed)
+        found = NearestGroups.of(model.groups, unit)
+        group[block], group_confidence[block] = torch.from_numpy(found.group), torch.from_numpy(found.confidence)
+        if keeps_all:
+            features[block] = torch.from_numpy(unit)
+
+    def whole(values: Tensor) -> Tensor:
+        return processes.gather_parts(values, n_target)
+
+    odds, of_class = whole(odds), whole(of_class)
+    decision = Decision(odds[:, None], whole(known.byte()).bool())
+    groups = NearestGroups(whole(group).numpy(), whole(group_confidence).numpy())
+    answers = groups.applied_to(
+        Prediction(
+            nearest=whole(nearest).numpy(),
+            known=decision.known.numpy(),
+            known_score=decision.known_score.numpy(),
+            confidence=model.calibration.confidence(odds, of_class, decision.known).numpy(),
+            group=groups.group,
+            group_confidence=groups.confidence,
+        )
+    )
+    by_rule = replace(
+        model,
+        groups=replace(model.groups, group=answers.group[~answers.known]),
+        absence=absence(answers, len(model.classes)),
+        target=answers,
+        target_features=whole(features).numpy() if keeps_all else model.target_features,
+        feature_rows=None if keeps_all else rows.numpy(),
+        nearest_groups=None if keeps_all else groups,
+        threshold=None,
+        target_odds=odds.numpy(),
+        target_class_probability=of_class.numpy(),
+    )
+    return by_rule.with_preference(model.settings.private_prior, model.settings.prefer)
+
+
+def _transformed(model: AdaptedModel, target: Samples, rows: Tensor, ids: Tensor) -> Tensor:
+    """Return the transformed features of samples, (n_samples, width); those of fitted samples are known already."""
+    place = torch.searchsorted(rows, ids).clamp_max(len(rows) - 1)
+    fitted = rows[place] == ids
+    transformed = torch.empty(len(ids), model.target_features.shape[1])
+    transformed[fitted] = torch.from_numpy(model.target_features[place[fitted].numpy()])
+    if not fitted.all():
+        inputs = target.batch(ids[~fitted])
+        transformed[~fitted] = model.method.transform(features_of_inputs(model.method, inputs))
+    return transformed

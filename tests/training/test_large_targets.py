@@ -1,0 +1,121 @@
+"""Targets larger than memory: fitted on a sample, decided in blocks."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+import torch
+
+import uniot.training.large_targets as large_targets
+from uniot import UniNCM, UniOT
+from uniot.datasets.digits import make_toy_domains
+from uniot.errors import DataError, RunFolderError
+from uniot.io.tensor_files import read_tensors, write_tensors
+from uniot.labelling.target import Target
+from uniot.methods.unincm.method import UniNCMMethod
+from uniot.runs import Run
+from uniot.runs.loading import load_model
+from uniot.runs.saving import save_model
+
+
+@pytest.fixture(scope="module")
+def toy():
+    return make_toy_domains(4, 2, 3, samples_per_class=100, dimensions=32, spread=0.8)
+
+
+@pytest.fixture
+def sampled(monkeypatch):
+    """Fits to 200 rows of a target at most."""
+    monkeypatch.setattr(UniNCMMethod, "most_fitted_rows", 200)
+
+
+@pytest.fixture
+def features_of_the_sample_alone(monkeypatch):
+    monkeypatch.setattr(large_targets, "MOST_FEATURE_VALUES", 1000)
+
+
+def fitted(toy, target=None, **parameters):
+    target = toy.x_target if target is None else target
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return UniNCM(random_state=0, **parameters).fit(toy.x_source, toy.y_source, target)
+
+
+def test_the_whole_target_is_predicted_as_the_model_predicts_it(toy, sampled):
+    model = fitted(toy).model_
+    assert len(model.target) == len(toy.x_target) > 200
+    assert model.feature_rows is None
+    assert len(model.target_features) == len(toy.x_target)
+    again = fitted(toy).predict_full(toy.x_target)
+    for name in ("nearest", "known", "known_score", "confidence", "group", "group_confidence"):
+        assert np.array_equal(getattr(model.target, name), getattr(again, name)), name
+    assert model.method.stored_target().n_samples == 200
+
+
+def test_a_sample_leads_to_nearly_the_same_labels(toy, monkeypatch):
+    whole = fitted(toy).labels_
+    monkeypatch.setattr(UniNCMMethod, "most_fitted_rows", len(toy.x_target) // 2)
+    assert (fitted(toy).labels_ == whole).mean() > 0.9
+
+
+def test_only_a_method_that_allows_it_is_fitted_to_a_sample(toy, sampled):
+    model = UniOT(steps=2, random_state=0).fit(toy.x_source, toy.y_source, toy.x_target).model_
+    assert model.method.most_fitted_rows is None
+    assert len(model.target) == len(toy.x_target)
+
+
+def test_a_mapped_target_is_fitted_as_one_in_memory(toy, sampled, tmp_path):
+    np.save(tmp_path / "target.npy", toy.x_target)
+    mapped = fitted(toy, np.load(tmp_path / "target.npy", mmap_mode="r"))
+    assert mapped.model_.fingerprint == fitted(toy).model_.fingerprint
+    assert (mapped.labels_ == fitted(toy).labels_).all()
+
+
+@pytest.mark.parametrize("preference", [{"private_prior": 0.3}, {"prefer": "known"}])
+def test_a_preference_is_measured_on_the_whole_target(toy, sampled, features_of_the_sample_alone, preference):
+    asked = fitted(toy, **preference).model_
+    later = fitted(toy).model_.with_preference(**preference)
+    assert np.array_equal(asked.target.known, later.target.known)
+    assert np.array_equal(asked.target.confidence, later.target.confidence)
+    if "private_prior" in preference:
+        assert abs(float((~asked.target.known).mean()) - 0.3) < 0.01
+    # Rows that become unknown join the nearest group, although their features are not kept.
+    assert ((later.target.group >= 0) == ~later.target.known).all()
+
+
+def test_a_run_with_the_features_of_a_sample_is_saved_and_read(toy, sampled, features_of_the_sample_alone, tmp_path):
+    model = fitted(toy).model_
+    assert len(model.target_features) == 200
+    assert (np.diff(model.feature_rows) > 0).all()
+    save_model(model, tmp_path / "run")
+    run = Run.open(tmp_path / "run")
+    for name in ("known", "group", "confidence"):
+        assert np.array_equal(getattr(run.model.target, name), getattr(model.target, name))
+    assert np.array_equal(run.model.nearest_groups.group, model.nearest_groups.group)
+    wanted = model.with_preference(prefer="unknown").target
+    assert np.array_equal(Run.open(tmp_path / "run", prefer="unknown").model.target.group, wanted.group)
+    assert run.evaluate(toy.oracle_y_target).h_score > 0.5
+    with pytest.raises(DataError, match="features of 200 of them.*Adapt to fewer samples"):
+        Target.open(tmp_path / "run")
+    with pytest.raises(DataError, match="no map of it to show"):
+        run.report()
+
+
+def test_rows_out_of_order_are_damage(toy, sampled, features_of_the_sample_alone, tmp_path):
+    save_model(fitted(toy).model_, tmp_path / "run")
+    path = tmp_path / "run" / "features.safetensors"
+    tensors, about = read_tensors(path)
+    for wrong in (tensors["target.rows"].flip(0), tensors["target.rows"] + 10**6):
+        write_tensors(path, {**tensors, "target.rows": wrong}, about)
+        with pytest.raises(RunFolderError):
+            load_model(tmp_path / "run")
+
+
+def test_fewer_rows_are_not_sampled():
+    method = UniNCMMethod.__new__(UniNCMMethod)
+    assert large_targets.fitted_rows(method, method.most_fitted_rows, 0) is None
+    rows = large_targets.fitted_rows(method, method.most_fitted_rows + 1, 0)
+    assert len(rows) == method.most_fitted_rows
+    assert bool((torch.diff(rows) > 0).all())
