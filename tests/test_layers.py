@@ -96,7 +96,7 @@ MODULES = {
     ".".join(("uniot", *file.relative_to(PACKAGE).with_suffix("").parts)).removesuffix(".__init__") for file in FILES
 }
 # A method is a file of its own, so that the limit is on the others.
-MOST_LINES, MOST_FILES_BUT_METHODS, LONGEST_CHAIN = 300, 138, 14
+MOST_LINES, MOST_FILES_BUT_METHODS, LONGEST_CHAIN = 300, 139, 14
 
 
 def test_import_chains_are_short():

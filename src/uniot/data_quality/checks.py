@@ -17,6 +17,8 @@ from uniot.errors import DataError, RunFolderError
 from uniot.io.files import MOST_TEXT_BYTES, read_bounded, write_table
 from uniot.io.text import as_utf8, counted
 
+MOST_COMPARED = 1_000_000
+"""Samples of both collections among which near-duplicates are searched; the search takes more than linear time."""
 _WHOLE, _FRACTION = re.compile(r"\d{1,15}", re.ASCII), re.compile(r"-?\d\.\d{1,9}", re.ASCII)
 
 
@@ -147,11 +149,13 @@ class CheckedCollections:
         suspects: source labels that are more likely wrong than right, the most likely first.
         pairs: near-duplicates, the most similar first.
         problem: reason why the checks failed; empty otherwise.
+        too_many: whether there were too many samples to compare with each other.
     """
 
     suspects: list[SuspectLabel]
     pairs: list[NearDuplicate]
     problem: str = ""
+    too_many: bool = False
 
     def write(self, suspect_labels: Path, near_duplicates: Path) -> None:
         """Write both tables, each to its file."""
@@ -167,6 +171,8 @@ class CheckedCollections:
         if n_clear:
             labels = counted(n_clear, "source label looks", "source labels look")
             lines.append(f"{labels} wrong: see {suspect_labels}")
+        if self.too_many:
+            lines.append(f"Near-duplicates were not searched: that is done among up to {MOST_COMPARED} samples.")
         if self.pairs:
             pairs = counted(len(self.pairs), "pair of samples is", "pairs of samples are")
             lines.append(f"{pairs} nearly the same{self._where()}: see {near_duplicates}")
@@ -192,7 +198,8 @@ def check_collections(source: LabelledSamples, target: LabelledSamples) -> Check
     try:
         no_labels = SuspectLabels(np.zeros(0, np.float32), source.labels, source.labels)
         labels = no_labels if rows[0] is None else suspect_labels(rows[0], source.labels)
-        pairs = near_duplicates(*rows)
+        too_many = len(source.names) + len(target.names) > MOST_COMPARED
+        pairs = NearDuplicates.none(len(source.names)) if too_many else near_duplicates(*rows)
     except DataError as error:
         # A failed check must not discard a finished run.
         return CheckedCollections([], [], str(error))
@@ -207,7 +214,8 @@ def check_collections(source: LabelledSamples, target: LabelledSamples) -> Check
         )
         for row in labels.rows.tolist()
     ]
-    return CheckedCollections(suspects, _named(_unintended(pairs, source, target), source, target))
+    pairs = _unintended(pairs, source, target)
+    return CheckedCollections(suspects, _named(pairs, source, target), too_many=too_many)
 
 
 def _unintended(pairs: NearDuplicates, source: LabelledSamples, target: LabelledSamples) -> NearDuplicates:

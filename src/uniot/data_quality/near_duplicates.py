@@ -60,6 +60,12 @@ class NearDuplicates:
     similarity: NDArray[np.float32]
     n_source: int
 
+    @classmethod
+    def none(cls, n_source: int) -> NearDuplicates:
+        """Return no pairs."""
+        rows = np.zeros(0, dtype=np.int64)
+        return cls(rows, rows, np.zeros(0, dtype=np.float32), n_source)
+
     @property
     def where(self) -> NDArray[np.str_]:
         """Return the collection of each pair: `source`, `target`, or `both` for one sample in each, (n_pairs,)."""

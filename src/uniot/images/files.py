@@ -17,6 +17,7 @@ from typing import Literal
 from uniot.errors import DataError
 from uniot.images.decoding import IMAGE_SUFFIXES
 from uniot.images.lists import LIST_SUFFIXES, listed_images
+from uniot.io.shards import is_shard_folder
 from uniot.io.text import as_utf8
 
 _A_LIST = f"a list file ({' '.join(LIST_SUFFIXES)})"
@@ -188,8 +189,13 @@ def labels_from_list(where: Path, files: Sequence[ImageFile]) -> list[str]:
 
 
 def holds_images(where: Path) -> bool:
-    """Return whether a path is a folder or has the suffix of a list file or an image; False for embeddings."""
-    return where.suffix.lower() in IMAGE_SUFFIXES + LIST_SUFFIXES or _kind(where) == "folder"
+    """Return whether a path is a folder or has the suffix of a list file or an image; False for embeddings.
+
+    A folder of Parquet files has embeddings.
+    """
+    if where.suffix.lower() in IMAGE_SUFFIXES + LIST_SUFFIXES:
+        return True
+    return _kind(where) == "folder" and not is_shard_folder(where)
 
 
 def is_image(where: Path) -> bool:

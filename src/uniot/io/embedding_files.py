@@ -23,6 +23,7 @@ from uniot.io.array_files import (
     write_safetensors,
 )
 from uniot.io.arrays import as_inputs, as_labels
+from uniot.io.shards import is_shard_folder, read_shards
 from uniot.io.table_files import read_csv, read_parquet, write_csv, write_parquet
 from uniot.io.text import listed, read_text
 
@@ -74,6 +75,7 @@ def read_embeddings(path: Path, table: Path | None = None) -> EmbeddingFile:
             .parquet: a list column `x` or, without one, every numeric column; columns `label` and `path`.
             .safetensors: tensors `x` and, as integers, `y`; metadata `classes` and `ids`, each a JSON list.
             .csv: column names in the first line; columns `label` and `path`, and numbers in all others.
+            a folder of .parquet files: their rows in the order of the file names.
         table: a .csv with the columns path, label or both, in the order of the rows; overrides those of `path`.
 
     Returns:
@@ -106,9 +108,9 @@ def read_labels(path: Path, ids: list[str]) -> np.ndarray:
     Raises:
         DataError: the file cannot be read, or has no label for a sample.
     """
-    if not path.is_file():
+    if not path.is_file() and not is_shard_folder(path):
         raise DataError(f"{path} does not exist. Give a file with the true label of every target sample.")
-    if path.suffix.lower() in _READERS:
+    if path.is_dir() or path.suffix.lower() in _READERS:
         content = _read(path, with_x=False)
     else:
         content = FileContent(y=np.array(read_text(path, _NO_LABELS).splitlines(), dtype=str))
@@ -171,8 +173,13 @@ def write_embeddings(
 
 def _read(path: Path, *, with_x: bool, table: Path | None = None) -> FileContent:
     kind = path.suffix.lower()
+    if path.is_dir() and not is_shard_folder(path):
+        raise DataError(
+            f"{path} is a folder with other files than .parquet. Give a file of embeddings: {listed(_READERS)}; or a "
+            "folder of .parquet files alone."
+        )
     if path.is_dir():
-        raise DataError(f"{path} is a folder. Give a file of embeddings: {listed(_READERS)}.")
+        return read_shards(path, with_x)
     if not path.is_file():
         raise DataError(f"{path} does not exist. Give a file of embeddings: {listed(_READERS)}.")
     if kind not in _READERS:
