@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import uniot.training.large_targets as large_targets
-from uniot import UniNCM, UniOT
+from uniot import UniDAClassifier, UniNCM
 from uniot.datasets.digits import make_toy_domains
 from uniot.errors import DataError, RunFolderError
 from uniot.io.tensor_files import read_tensors, write_tensors
@@ -18,6 +18,7 @@ from uniot.methods.unincm.method import UniNCMMethod
 from uniot.runs import Run
 from uniot.runs.loading import load_model
 from uniot.runs.saving import save_model
+from uniot.training.samples import ScaledRows
 
 
 @pytest.fixture(scope="module")
@@ -60,10 +61,21 @@ def test_a_sample_leads_to_nearly_the_same_labels(toy, monkeypatch):
     assert (fitted(toy).labels_ == whole).mean() > 0.9
 
 
-def test_only_a_method_that_allows_it_is_fitted_to_a_sample(toy, sampled):
-    model = UniOT(steps=2, random_state=0).fit(toy.x_source, toy.y_source, toy.x_target).model_
-    assert model.method.most_fitted_rows is None
-    assert len(model.target) == len(toy.x_target)
+@pytest.mark.parametrize("settings", [{"method": "uniot", "steps": 20}, {"method": "calibrated"}])
+def test_a_rule_that_needs_the_whole_target_gets_it(toy, monkeypatch, settings):
+    def fit():
+        return UniDAClassifier(**settings, random_state=0).fit(toy.x_source, toy.y_source, toy.x_target).model_
+
+    whole = fit()
+    monkeypatch.setattr(large_targets, "MOST_FEATURE_VALUES", 1000)
+    monkeypatch.setattr(large_targets, "_MOST_DRAWN", 150)
+    part = fit()
+    assert len(part.feature_rows) == len(part.target_features) == 150
+    assert np.allclose(part.target_odds, whole.target_odds, rtol=1e-12)
+    assert np.array_equal(part.target.nearest, whole.target.nearest)
+    assert np.array_equal(part.target.known, whole.target.known)
+    assert np.array_equal(part.target_features, whole.target_features[part.feature_rows])
+    assert ((part.target.group >= 0) == ~part.target.known).all()
 
 
 def test_a_mapped_target_is_fitted_as_one_in_memory(toy, sampled, tmp_path):
@@ -113,9 +125,9 @@ def test_rows_out_of_order_are_damage(toy, sampled, features_of_the_sample_alone
             load_model(tmp_path / "run")
 
 
-def test_fewer_rows_are_not_sampled():
-    method = UniNCMMethod.__new__(UniNCMMethod)
-    assert large_targets.fitted_rows(method, method.most_fitted_rows, 0) is None
-    rows = large_targets.fitted_rows(method, method.most_fitted_rows + 1, 0)
-    assert len(rows) == method.most_fitted_rows
-    assert bool((torch.diff(rows) > 0).all())
+def test_a_small_target_is_used_as_a_whole(toy):
+    method = fitted(toy).model_.method
+    for n_rows, part in ((50_000, None), (50_001, 50_000)):
+        found = large_targets.PartOfTarget.of(method, ScaledRows(np.ones((n_rows, 1)), 1.0), seed=0)
+        assert (found and len(found.rows)) == part
+    assert bool((torch.diff(found.rows) > 0).all())

@@ -52,8 +52,9 @@ def finalize(
     processes: Processes | None = None,
     warnings: Sequence[str] = (),
     class_sizes: np.ndarray | None = None,
+    rule_target: Samples | None = None,
 ) -> AdaptedModel:
-    """Fit the rule to the whole target and group the unknown samples.
+    """Fit the rule to the target and group the unknown samples.
 
     If there are several processes, each computes its own part of the target, and all return the same model.
 
@@ -72,6 +73,7 @@ def finalize(
         processes: that share the work; one if None.
         warnings: about the settings; the model keeps them with those about the data.
         class_sizes: number of labelled samples per class, (n_classes,), if `source` has other rows in their place.
+        rule_target: samples that the rule is fitted to, if `target` is only a part of them; `target` if None.
 
     Returns:
         The adapted model.
@@ -89,20 +91,24 @@ def finalize(
     elif settings.n_private_classes is None:
         own_embeddings = embeddings_of_samples(method, target, _own_part(counted, processes))
         embeddings = processes.gather_parts(own_embeddings, len(counted)).numpy()
+    of_rule, n_rule = trained, len(target)
+    if rule_target is not None:
+        n_rule = len(rule_target)
+        of_rule, _ = features_of_samples(method, rule_target, _own_part(torch.arange(n_rule), processes))
     method.cpu()
     whole = method.finalize(
         FinalFeatures(
             source=labelled,
             classes=source_classes[seen],
             in_target=in_target[seen],
-            target=trained,
-            whole_target=lambda: processes.gather_parts(trained, len(target)),
+            target=of_rule,
+            whole_target=lambda: processes.gather_parts(of_rule, n_rule),
             generator=generator_for(settings.seed, _SPACE if method.has_own_space else _RULE),
             class_sums=class_sums,
             shards=processes if processes.count > 1 else None,
         )
     )
-    own = method.transform(trained) if whole is None else whole[processes.part(len(target))]
+    own = method.transform(trained) if whole is None or rule_target else whole[processes.part(len(target))]
     decision = method.decide(own)
     target_odds = processes.gather_parts(decision.odds.max(dim=1).values, len(target)).numpy()
     rule_known = processes.gather_parts(decision.known.byte(), len(target)).bool()

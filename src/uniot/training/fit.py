@@ -23,7 +23,7 @@ from uniot.nn.networks import FineTuned, SmallCNN
 from uniot.training.domains import unknown_label
 from uniot.training.finalize import finalize
 from uniot.training.history import Checkpoints, ExperimentLogger, History, ended_on_failure, log_numbers, logging_step
-from uniot.training.large_targets import fitted_rows, with_whole_target
+from uniot.training.large_targets import PartOfTarget, with_whole_target
 from uniot.training.loop import Watch, train
 from uniot.training.model import features_of_samples
 from uniot.training.processes import Processes
@@ -128,12 +128,12 @@ def fit(domains: Domains, settings: Settings, context: FitContext | None = None)
     inspect = context.inspect
 
     def finalized(method: Method, settings: Settings, history: History) -> AdaptedModel:
-        rows = fitted_rows(method, len(target), settings.seed)
+        part = PartOfTarget.of(method, target, settings.seed)
         model = finalize(
             method,
             source,
             source_classes,
-            target if rows is None else SomeSamples(target, rows),
+            target if part is None else SomeSamples(target, part.rows),
             classes=classes,
             unknown=unknown,
             settings=settings,
@@ -144,8 +144,9 @@ def fit(domains: Domains, settings: Settings, context: FitContext | None = None)
             processes=context.processes,
             warnings=warnings,
             class_sizes=domains.class_sizes,
+            rule_target=None if part is None or part.fits_rule else target,
         )
-        return model if rows is None else with_whole_target(model, target, rows, context.processes)
+        return model if part is None else with_whole_target(model, target, part.rows, context.processes)
 
     def as_if_ended() -> AdaptedModel:
         # Counting private classes takes seconds and changes no decision.

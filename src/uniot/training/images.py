@@ -27,7 +27,7 @@ from uniot.io.predictions import Prediction
 from uniot.training.domains import Domains
 from uniot.training.model import AdaptedModel, embeddings_of_samples
 from uniot.training.processes import Processes
-from uniot.training.samples import WHOLE, Samples, TensorSamples
+from uniot.training.samples import WHOLE, Samples, ScaledRows, TensorSamples
 
 if TYPE_CHECKING:
     from uniot.config import Settings
@@ -277,6 +277,8 @@ def skipped_beside(table: Path) -> Path:
 def _samples(collection: Extraction, reader: ImageReader, settings: Settings) -> Samples:
     if reader.settings.fine_tune == "all":
         return ImageSamples(collection.files, reader.preparation)
+    if reader.settings.fine_tune == "none":
+        return ScaledRows(collection.values, settings.input_norm)
     return TensorSamples(_inputs(collection.values, reader, settings))
 
 

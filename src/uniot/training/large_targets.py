@@ -1,14 +1,14 @@
-"""Targets larger than memory: the rule is fitted to a random sample of the target, and all of it is decided in blocks.
+"""Targets larger than memory: a random part of the target stands for it, and all of it is decided in blocks.
 
-    target ─► random sample ─► fit, count, group ─► model ─► the rows of the target in blocks ─► one prediction each
+    target ─► random part ─► fit, count, group ─► model ─► the rows of the target in blocks ─► one prediction each
 
-Memory grows by some numbers per sample of the target, not by its features: those of a very large target are kept for
-the sample alone.
+The rule of UniNCM is fitted to the part, that of another method to the whole target. Memory grows by some numbers per
+sample, not by its features: those of a very large target are kept for the part alone.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -18,39 +18,58 @@ from uniot.io.arrays import unit_rows
 from uniot.io.predictions import Prediction
 from uniot.methods.base import Method
 from uniot.methods.decision import Decision
-from uniot.training.model import AdaptedModel, features_of_inputs
+from uniot.training.model import AdaptedModel, features_of_inputs, features_of_samples
 from uniot.training.processes import Processes
 from uniot.training.samples import Samples, generator_for
 
 # Values of all features of a target that are kept in memory and in the run folder: one gigabyte as float32.
 MOST_FEATURE_VALUES = 1 << 28
+# Samples that stand for a larger target, for a rule that is fitted to all of it.
+_MOST_DRAWN = 50_000
 # Samples that are decided at a time.
 _BLOCK = 4096
 # Purpose of the random generator, after those of the end of a run.
-_FITTED_ROWS = 105
+_DRAWN_ROWS = 105
 
 
-def fitted_rows(method: Method, n_target: int, seed: int) -> Tensor | None:
-    """Return the sorted rows of the target that the rule is fitted to; None for all of them."""
-    most = method.most_fitted_rows
-    if most is None or n_target <= most:
-        return None
-    return torch.randperm(n_target, generator=generator_for(seed, _FITTED_ROWS))[:most].sort().values
+@dataclass(frozen=True)
+class PartOfTarget:
+    """The samples of a large target that stand for all of it when private classes are counted and grouped.
+
+    Attributes:
+        rows: sorted rows of the target, (n_rows,).
+        fits_rule: whether the rule is fitted to them as well; otherwise to the whole target.
+    """
+
+    rows: Tensor
+    fits_rule: bool
+
+    @classmethod
+    def of(cls, method: Method, target: Samples, seed: int) -> PartOfTarget | None:
+        """Draw a part of a target; None if it is small enough to be used as a whole."""
+        n_target, most = len(target), method.most_fitted_rows
+        fits_rule = most is not None and n_target > most
+        if not fits_rule:
+            width = features_of_samples(method, target, torch.zeros(1, dtype=torch.long))[0].shape[1]
+            if n_target * width <= MOST_FEATURE_VALUES:
+                return None
+        drawn = torch.randperm(n_target, generator=generator_for(seed, _DRAWN_ROWS))
+        return cls(drawn[: most or _MOST_DRAWN].sort().values, fits_rule)
 
 
 def with_whole_target(model: AdaptedModel, target: Samples, rows: Tensor, processes: Processes) -> AdaptedModel:
-    """Return a model that was fitted to some rows of a target with the predictions for all of it.
+    """Return a model of a part of a target with the predictions for all of it.
 
     A preference is measured on the whole target. If there are several processes, each decides about its own part.
 
     Args:
-        model: fitted to the samples at `rows`, without annotations.
+        model: of the samples at `rows`, without annotations.
         target: all samples.
-        rows: sorted indices of the fitted samples, (n_fitted,).
+        rows: sorted rows of the part, (n_rows,).
         processes: that share the work.
 
     Returns:
-        The model; its features are those of the fitted samples alone if those of all would fill the memory.
+        The model; its features are those of the part alone if those of all would fill the memory.
     """
     n_target, width = len(target), model.target_features.shape[1]
     keeps_all = n_target * width <= MOST_FEATURE_VALUES
@@ -106,7 +125,8 @@ def with_whole_target(model: AdaptedModel, target: Samples, rows: Tensor, proces
 def _transformed(model: AdaptedModel, target: Samples, rows: Tensor, ids: Tensor) -> Tensor:
     """Return the transformed features of samples, (n_samples, width); those of fitted samples are known already."""
     place = torch.searchsorted(rows, ids).clamp_max(len(rows) - 1)
-    fitted = rows[place] == ids
+    # Unit rows in the space of a method are its transformed features; other methods decide by features of any length.
+    fitted = (rows[place] == ids) & model.method.has_own_space
     transformed = torch.empty(len(ids), model.target_features.shape[1])
     transformed[fitted] = torch.from_numpy(model.target_features[place[fitted].numpy()])
     if not fitted.all():
