@@ -142,7 +142,7 @@ def test_huge_and_tiny_rows_do_not_overflow():
 def test_blocks_of_rows_give_the_answer_of_one_block(monkeypatch):
     features = np.random.default_rng(8).normal(size=(101, 4))
     whole = spherical_kmeans(features, 5)
-    monkeypatch.setattr("uniot.discovery.groups._BLOCK_ENTRIES", 50)
+    monkeypatch.setattr("uniot.discovery.kmeans._BLOCK_ENTRIES", 50)
     assert np.array_equal(spherical_kmeans(features, 5).groups, whole.groups)
 
 

@@ -18,8 +18,7 @@ from uniot.methods.decision import Decision
 from uniot.methods.fitted import ClassSums, GivenPrototypes, StoredTarget, TargetStatistics
 from uniot.transport.rows import Shards
 
-# A fixed batch size makes the result of `transform` independent of the batch composition.
-_BLOCK = 128
+_BLOCK = 128  # a fixed batch size makes the result of `transform` independent of the batch composition
 
 
 def unchanged(rows: Tensor) -> Tensor:
@@ -31,8 +30,8 @@ def unchanged(rows: Tensor) -> Tensor:
 class Batch:
     """Input of one training step; it has no field for target labels.
 
-    If several processes share a step, each has the inputs of its own part; labels, ids and the result of `gather`
-    are those of the whole batch, the same in every process.
+    If processes share a step, each has the inputs of its own part; labels, ids and the result of `gather` are those of
+    the whole batch, the same in every process.
 
     Attributes:
         source: inputs of this process, (b / processes, ...).
@@ -124,7 +123,7 @@ class Method(nn.Module):
         settings: resolved settings of the run.
         has_own_space: whether it decides in a space that `finalize` fits; private classes are counted there.
         has_transport: whether the odds of its decisions are masses of a transport plan.
-        most_fitted_rows: the rule is fitted to a random sample of a target that has more rows; None if it needs all.
+        most_fitted_rows: of a target with more rows, the rule is fitted to a random part; None if it needs all.
         statistics: of the target, from which the accuracy is estimated; None if the method has none.
     """
 
