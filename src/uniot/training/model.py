@@ -17,7 +17,7 @@ from uniot.discovery.annotations import Annotations
 from uniot.discovery.groups import LabelledFeatures, PrivateGroups, absence
 from uniot.errors import DataError, NumericalError
 from uniot.images.backbones import ImageReader
-from uniot.io.arrays import unit_rows
+from uniot.io.arrays import in_blocks, unit_rows
 from uniot.io.predictions import Prediction
 from uniot.methods.base import Method
 from uniot.methods.decision import Calibration, Decision, Threshold, rejected_fraction, threshold_for
@@ -57,6 +57,10 @@ def _features_of_block(method: Method, block: Tensor, size: int) -> Tensor:
     padded = torch.cat([block, block.new_zeros(missing, *block.shape[1:])]) if missing else block
     features: Tensor = method.features(padded.to(_device(method)))[: len(block)]
     return features.float().cpu()
+
+
+def _odds_and_known(decision: Decision) -> Tensor:
+    return torch.cat([decision.odds, decision.known[:, None].to(decision.odds)], dim=1)
 
 
 def _block_size(shape: Sequence[int]) -> int:
@@ -190,10 +194,14 @@ class AdaptedModel:
     def decide(self, features: Tensor) -> Decision:
         """Decide about transformed features, by the threshold of the preference if there is one.
 
+        A fixed batch size makes the result independent of the batch composition.
+
         Raises:
             NumericalError: the odds are NaN, because features or weights overflow.
         """
-        decision = self.method.decide(features).by_threshold(self.threshold)
+        # One tensor per block, because `in_blocks` returns one: the odds, and 0 or 1 for known in the last column.
+        joined = in_blocks(lambda rows: _odds_and_known(self.method.decide(rows)), features, _BLOCK_ROWS)
+        decision = Decision(joined[:, :-1], joined[:, -1] == 1).by_threshold(self.threshold)
         lost = torch.isnan(decision.odds).any(dim=1)
         if lost.any():
             raise NumericalError(
