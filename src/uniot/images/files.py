@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Literal
 
 from uniot.errors import DataError
-from uniot.images.decoding import IMAGE_SUFFIXES
+from uniot.images.decoding import IMAGE_SUFFIXES, read_image
 from uniot.images.lists import LIST_SUFFIXES, listed_images
 from uniot.io.text import as_utf8
 
@@ -37,6 +37,10 @@ class ImageFile:
     path: Path
     name: str
     label: str | None = None
+
+    def read(self) -> bytes:
+        """Return the bytes of the image; raise UnreadableImage if they cannot be read."""
+        return read_image(self.path)
 
 
 def labelled_images(where: Path) -> list[ImageFile]:

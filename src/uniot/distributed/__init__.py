@@ -1,0 +1,5 @@
+"""Embed and predict collections larger than one machine, in shards, with Ray Data (`pip install 'uniot[ray]'`)."""
+
+from uniot.distributed.commands import ShardedOutput, embed_shards, predict_shards
+
+__all__ = ["ShardedOutput", "embed_shards", "predict_shards"]
