@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 from pathlib import Path
 from unittest import mock
@@ -16,10 +17,10 @@ import yaml
 
 from uniot import UniNCM
 from uniot.distributed import commands, engine
-from uniot.distributed.engine import Cluster, pool_size
+from uniot.distributed.engine import pool_size
 from uniot.distributed.inputs import Shard, sharded_images, sharded_input
 from uniot.distributed.jobs import Bundle
-from uniot.distributed.places import Entry, Place
+from uniot.distributed.places import Place
 from uniot.distributed.shards import Manifest, ShardFolder, read_manifest
 from uniot.distributed.workers import ShardWorker
 from uniot.errors import DataError, RunFolderError
@@ -365,11 +366,6 @@ def test_every_worker_of_the_pool_fits_on_a_machine(nodes, workers, n_shards, ex
     assert pool_size(nodes, workers, n_shards) == expected
 
 
-def test_size_of_an_entry_that_a_store_does_not_know_is_0():
-    assert Entry("a", 0, 0) == Entry(name="a", size=0, changed=0)
-    assert Cluster().chosen_address == (os.environ.get("RAY_ADDRESS") or None)
-
-
 def test_example_of_kuberay_has_what_the_operator_reads():
     job = yaml.safe_load((ROOT / "examples" / "cluster" / "kuberay.yaml").read_text(encoding="utf-8"))
     assert (job["apiVersion"], job["kind"]) == ("ray.io/v1", "RayJob")
@@ -385,8 +381,6 @@ def test_example_of_kuberay_has_what_the_operator_reads():
 
 @pytest.mark.parametrize("name", ["slurm-ray.sh", "slurm-torchrun.sh"])
 def test_examples_for_slurm_are_valid_shell(name):
-    import subprocess
-
     script = ROOT / "examples" / "cluster" / name
     done = subprocess.run(["bash", "-n", str(script)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -11,13 +11,13 @@ from uniot.cli.options import (
     Store,
     Strict,
     Weights,
-    Workers,
     check_writable,
 )
 from uniot.cli.screen import reading_progress, skipped_line
 from uniot.cli.sharded import (
     Engine,
     EngineName,
+    EngineWorkers,
     RayAddress,
     RayOptions,
     embed_in_shards,
@@ -51,11 +51,14 @@ def embed(
     ] = False,
     strict: Strict = False,
     store: Store = None,
-    workers: Workers = None,
+    workers: EngineWorkers = None,
     engine: EngineName = Engine.PROCESS,
     ray_address: RayAddress = None,
 ) -> None:
     """Compute embeddings, the numbers by which a pretrained network describes an image.
+
+    With --engine ray the embeddings are written to a folder of Parquet files, shard by shard; the images and the folder
+    may be at URLs such as s3://bucket/photos.
 
     Example: `uniot embed labelled/ --labelled --out labelled.npz`
     """

@@ -220,11 +220,7 @@ Store = Annotated[
 ]
 Workers = Annotated[
     int | None,
-    typer.Option(
-        min=0,
-        help="Threads that read and decode images; with --engine ray, processes. Default: by the number of cores.",
-        rich_help_panel=IMAGES,
-    ),
+    typer.Option(min=0, help="Threads that read and decode images. Default: one per core.", rich_help_panel=IMAGES),
 ]
 
 

@@ -15,7 +15,6 @@ from uniot.cli.options import (
     PrivatePrior,
     Store,
     Strict,
-    Workers,
     check_folder,
     check_writable,
     refuse_for_embeddings,
@@ -24,6 +23,7 @@ from uniot.cli.screen import Tally, reading_progress, skipped_line, working
 from uniot.cli.sharded import (
     Engine,
     EngineName,
+    EngineWorkers,
     RayAddress,
     RayOptions,
     predict_in_shards,
@@ -60,7 +60,7 @@ def predict(
     prefer: Preferred = None,
     strict: Strict = False,
     store: Store = None,
-    workers: Workers = None,
+    workers: EngineWorkers = None,
     engine: EngineName = Engine.PROCESS,
     ray_address: RayAddress = None,
 ) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from uniot.cli.options import IMAGES
 from uniot.cli.screen import Tally, reading_progress, skipped_line, working
 from uniot.errors import SettingsError
 from uniot.io.text import counted, plural
@@ -28,6 +29,14 @@ class Engine(Enum):
 
 
 CLUSTER = "More than one machine"
+EngineWorkers = Annotated[
+    int | None,
+    typer.Option(
+        min=0,
+        help="Threads that read and decode images; with --engine ray, processes. Default: by the number of cores.",
+        rich_help_panel=IMAGES,
+    ),
+]
 EngineName = Annotated[
     Engine,
     typer.Option(
