@@ -125,7 +125,7 @@ def measure_equality(report: Report, labelled: Path, new: Path, root: Path, per_
         )
         report.at_most(f"rows that differ from those of one process, of {len(one)}{what}", differing, 0)
         if kills:
-            report.at_least("shards that a killed worker had begun and that were computed again", found.n_lost, 1)
+            report.at_least("workers that were replaced", found.n_lost, 1)
 
 
 def kill_worker(out: Path) -> None:

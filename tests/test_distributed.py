@@ -228,6 +228,10 @@ def test_missing_ray_is_one_sentence(uniot, tmp_path):
 def test_options_of_the_other_engine_are_refused(uniot, tmp_path):
     answer = uniot("embed", tmp_path, "--engine", "ray", "--store", tmp_path, "--out", tmp_path / "out")
     assert "--store does not go with --engine ray" in answer.stderr
+    answer = uniot("embed", tmp_path, "--engine", "ray", "--out", tmp_path / "x.parquet")
+    assert "--engine ray writes a folder of parts, and --out is a file (.parquet)" in answer.stderr
+    answer = uniot("predict", tmp_path, tmp_path, "--engine", "ray")
+    assert "--engine ray takes one folder, list file or URL, and --out" in answer.stderr
     answer = uniot("embed", tmp_path, "--ray-address", "auto", "--out", tmp_path / "out.npz")
     assert "--ray-address is for --engine ray" in answer.stderr
     answer = uniot("predict", tmp_path, "s3://key:secret@bucket/x", "--out", tmp_path / "out.csv")
@@ -342,7 +346,7 @@ def test_run_that_changes_meanwhile_is_refused_by_workers(tmp_path):
 def test_shard_that_ends_its_worker_again_and_again_is_given_up(toy_run):
     shard = sharded_input(Place.of(toy_run[1])).shards[0]
     worker = ShardWorker(None, None, Place.of(toy_run[1]), "embeddings", Place.of("x"), False, 1, attempts=None)
-    with mock.patch.object(ShardWorker, "_begun", return_value=5):
+    with mock.patch.object(ShardWorker, "_begun", return_value=(5, 1)):
         answer = worker({"shard": [shard.to_json()]})
     assert answer["error"] == ["DataError"]
     assert "shard 0 (a.parquet) ended its worker 4 times" in answer["message"][0]

@@ -28,6 +28,7 @@ class Engine(Enum):
     RAY = "ray"
 
 
+_SUFFIXES = (".csv", ".npy", ".npz", ".parquet", ".safetensors")
 CLUSTER = "More than one machine"
 EngineWorkers = Annotated[
     int | None,
@@ -97,6 +98,7 @@ def predict_in_shards(
     """Write predictions to a folder, shard by shard."""
     if len(new) > 1 or out is None:
         raise SettingsError("--engine ray takes one folder, list file or URL, and --out with a folder or URL.")
+    _check_folder(out)
     with working("Loading torch, Ray and the run", lines=False):
         from uniot.distributed import predict_shards
         from uniot.runs import Run
@@ -129,6 +131,7 @@ def embed_in_shards(
     images: str, out: str, settings: ImageSettings, labelled: bool, strict: bool, ray: RayOptions
 ) -> None:
     """Write embeddings to a folder, shard by shard."""
+    _check_folder(out)
     from uniot.distributed import embed_shards
 
     with reading_progress({"images": images}) as progress:
@@ -146,15 +149,20 @@ def embed_in_shards(
     _show_sharded(found, out)
 
 
+def _check_folder(out: str) -> None:
+    """Raise SettingsError if a file is given in place of the folder of the parts."""
+    suffix = Path(out).suffix.lower()
+    if suffix in _SUFFIXES or Path(out).is_file():
+        raise SettingsError(f"--engine ray writes a folder of parts, and --out is a file ({suffix}). Give a folder.")
+
+
 def _show_sharded(found: ShardedOutput, out: str) -> None:
     """Print what of an output in shards was there before, was computed twice, or could not be read."""
     before = found.n_shards - found.n_computed
     if before:
         typer.echo(f"{counted(before, 'part')} of {found.n_shards} {plural(before, 'was', 'were')} there before.")
     if found.n_lost:
-        typer.echo(
-            f"Workers ended early {counted(found.n_lost, 'time')}; their shards were computed again, and nothing is "
-            "missing."
-        )
+        were = plural(found.n_lost, "was", "were")
+        typer.echo(f"{counted(found.n_lost, 'worker')} ended early and {were} replaced; nothing is missing.")
     if found.skipped:
         typer.echo(skipped_line(found.skipped, f"{out.rstrip('/')}/_skipped.csv"))

@@ -32,7 +32,7 @@ class ShardedOutput:
         skipped: images that could not be read.
         n_shards: number of shards.
         n_computed: number of shards that this call computed; the others were done before.
-        n_lost: how often a worker ended before its shard was done, and the shard was computed again.
+        n_lost: number of workers that ended early and were replaced; their shards were computed again.
         n_known: rows that are known; None for embeddings.
         groups: groups of the unknown rows; None for embeddings.
     """

@@ -92,34 +92,35 @@ def run_shards(work: Work, missing: Sequence[Shard], cluster: Cluster, on_progre
         on_progress: callback with samples done, total, computed, and samples per second.
 
     Returns:
-        How often a worker ended before its shard was done; the shard was computed again.
+        How many workers ended early and were replaced; their shards were computed again.
 
     Raises:
         UniotError: a shard failed. Finished shards are kept.
     """
-    total, computed, lost = work.source.count, 0, 0
+    total, computed, n_workers = work.source.count, 0, 0
     before = total - sum(shard.count for shard in missing)
     began = time.perf_counter()
     with _quiet(), _ray(cluster) as (ray, is_own):
-        for answer in _answers(ray, work, missing, cluster.workers, is_own=is_own):
+        nodes = [int(node["Resources"].get("CPU", 0)) for node in ray.nodes() if node["Alive"]]
+        size = pool_size(nodes, cluster.workers, len(missing))
+        for answer in _answers(ray, work, missing, size, is_own=is_own):
             if answer["error"]:
                 kind = getattr(errors, answer["error"], errors.DataError)
                 raise kind(answer["message"])
             computed += answer["count"]
-            lost += answer["attempts"] - 1
+            n_workers = max(n_workers, answer["workers"])
             if on_progress is not None:
                 seconds = time.perf_counter() - began
                 on_progress(before + computed, total, computed, computed / max(seconds, 1e-9))
-    return lost
+    return max(0, n_workers - size[0])
 
 
 def _answers(
-    ray: Any, work: Work, missing: Sequence[Shard], workers: int | None, *, is_own: bool
+    ray: Any, work: Work, missing: Sequence[Shard], size: tuple[int, int], *, is_own: bool
 ) -> Iterator[dict[str, Any]]:
     from uniot.distributed.workers import Attempts, ShardWorker
 
-    nodes = [int(node["Resources"].get("CPU", 0)) for node in ray.nodes() if node["Alive"]]
-    count, cores = pool_size(nodes, workers, len(missing))
+    count, cores = size
     # Workers of a Ray that was started here see the same files.
     bundle = work.bundle if is_own else replace(work.bundle, sent=ray.put(work.bundle.content()))
     context = ray.data.DataContext.get_current()

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from typing import Any
+from uuid import uuid4
 
 import torch
 
@@ -46,6 +47,7 @@ class ShardWorker:
         self._job, self._bundle, self._cores, self._strict = job, bundle, cores, strict
         self._source, self._kind, self._out = source, kind, out
         self._attempts = attempts
+        self._name = uuid4().hex
 
     @cached_property
     def _compute(self) -> Compute:
@@ -59,14 +61,15 @@ class ShardWorker:
             batch: `shard`, each the text of `Shard.to_json`.
 
         Returns:
-            Number, images or rows, skipped images and attempts of each shard, and its error: class and message.
+            Number, images or rows and skipped images of each shard, the number of workers that have begun a shard so
+            far, and the error of the shard: class and message.
         """
         answers: dict[str, list[Any]] = {
-            name: [] for name in ("number", "count", "skipped", "attempts", "error", "message")
+            name: [] for name in ("number", "count", "skipped", "workers", "error", "message")
         }
         for text in batch["shard"]:
             shard = Shard.from_json(str(text), self._kind, self._source)
-            attempts = self._begun(shard.number)
+            attempts, n_workers = self._begun(shard.number)
             n_skipped, error, message = 0, "", ""
             try:
                 if attempts > _MOST_ATTEMPTS:
@@ -74,31 +77,35 @@ class ShardWorker:
                 n_skipped = len(self._compute(shard, self._source, self._out, strict=self._strict))
             except UniotError as problem:
                 error, message = type(problem).__name__, str(problem)
-            values = (shard.number, shard.count, n_skipped, attempts, error, message)
+            values = (shard.number, shard.count, n_skipped, n_workers, error, message)
             for column, value in zip(answers.values(), values, strict=True):
                 column.append(value)
         return answers
 
-    def _begun(self, number: int) -> int:
+    def _begun(self, number: int) -> tuple[int, int]:
+        """Return how often the shard was begun, and the number of workers that have begun a shard."""
+        if self._attempts is None:
+            return 1, 1
         import ray
 
-        if self._attempts is None:
-            return 1
         with suppress(ray.exceptions.RayError):  # the machine that counted is gone
-            return int(ray.get(self._attempts.begin.remote(number)))
-        return 1
+            attempts, n_workers = ray.get(self._attempts.begin.remote(number, self._name))
+            return int(attempts), int(n_workers)
+        return 1, 1
 
 
 class Attempts:
-    """Counts how often each shard was begun; an actor, which outlives the workers."""
+    """Counts how often each shard was begun, and by how many workers; an actor, which outlives the workers."""
 
     def __init__(self) -> None:
         self._counts: dict[int, int] = {}
+        self._workers: set[str] = set()
 
-    def begin(self, number: int) -> int:
-        """Count an attempt; return their number."""
+    def begin(self, number: int, worker: str) -> tuple[int, int]:
+        """Count an attempt of a worker; return the attempts at this shard, and the workers so far."""
         self._counts[number] = self._counts.get(number, 0) + 1
-        return self._counts[number]
+        self._workers.add(worker)
+        return self._counts[number], len(self._workers)
 
 
 def _deadly(shard: Shard, attempts: int) -> str:
