@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import fields
 from pathlib import Path
 from unittest import mock
 
@@ -15,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from uniot import UniNCM
+from uniot import UniDAClassifier, UniNCM
 from uniot.distributed import commands, engine
 from uniot.distributed.engine import pool_size
 from uniot.distributed.inputs import Shard, sharded_images, sharded_input
@@ -86,6 +87,35 @@ def test_sharded_predictions_of_embeddings_equal_those_of_one_process(toy_run, w
             assert f"in {parts} parts." in answer.stdout
 
 
+@pytest.mark.parametrize("method", ["unincm", "uniot", "dance", "ovanet"])
+def test_prediction_does_not_depend_on_the_samples_beside_it(method):
+    rng = np.random.default_rng(0)
+    centres = rng.normal(size=(9, 64))
+    labels, private = rng.integers(0, 6, 120), rng.integers(3, 9, 200)
+    source, target = (centres[of] + 0.8 * rng.normal(size=(len(of), 64)) for of in (labels, private))
+    model = UniDAClassifier(method, **({} if method == "unincm" else {"steps": 5})).fit(source, labels, target)
+    new = centres[rng.integers(0, 9, 300)] + rng.normal(size=(300, 64))
+    whole = model.predict_full(new)
+    assert not whole.known.all()
+    for size in (1, 7, 128, 250):
+        for start in range(0, 300, size)[:40]:
+            part, same = model.predict_full(new[start : start + size]), whole.rows(slice(start, start + size))
+            for column in fields(whole):
+                mine, other = getattr(part, column.name), getattr(same, column.name)
+                # As it is written: a Parquet file has float32, a CSV file six digits.
+                assert (mine.astype(np.float32) == other.astype(np.float32)).all(), (column.name, size)
+
+
+def test_table_with_two_columns_of_one_name_is_reported(toy_run, without_ray, uniot, tmp_path):
+    x = pa.array([[1.0] * 16] * 3)
+    (tmp_path / "new").mkdir()
+    pq.write_table(pa.Table.from_arrays([x, x], names=["x", "x"]), tmp_path / "new" / "a.parquet")
+    answer = uniot("predict", toy_run[0], tmp_path / "new", "--engine", "ray", "--out", tmp_path / "out")
+    assert answer.code == 1
+    assert answer.stderr.count("Error: ") == 1
+    assert "a.parquet" in answer.stderr
+
+
 def test_rows_without_names_are_numbered_through_all_shards(toy_run, without_ray, uniot, tmp_path):
     run, new = toy_run
     unnamed = tmp_path / "unnamed.parquet"
@@ -150,6 +180,13 @@ def test_strict_stops_at_an_unreadable_image_and_keeps_finished_shards(damaged, 
     assert "z.png cannot be used (empty file)" in answer.stderr
     assert len(list((tmp_path / "out").glob("part-*"))) == 3
     assert read_manifest(Place.of(tmp_path / "out")).complete is False
+
+
+def test_strict_sees_what_an_earlier_command_skipped(damaged, without_ray, uniot, tmp_path):
+    command = ("embed", damaged, "--engine", "ray", "--out", tmp_path / "out")
+    assert uniot(*command).code == 0
+    answer = uniot(*command, "--strict")
+    assert "a0.png cannot be used (empty file); an earlier command without --strict skipped it" in answer.stderr
 
 
 def test_folder_of_unreadable_images_is_an_error(without_ray, uniot, tmp_path):

@@ -162,6 +162,11 @@ def _written(
     missing = [shard for shard in source.shards if shard.number not in done]
     lost = run_shards(work, missing, cluster, on_progress) if missing else 0
     skipped = folder.finish(counts)
+    if work.strict and skipped:
+        raise DataError(
+            f"{skipped[0].name} cannot be used ({skipped[0].reason}); an earlier command without --strict skipped it. "
+            "Replace or remove it, and give a new folder as --out."
+        )
     rows = folder.manifest.rows or 0
     if not rows:
         raise DataError(

@@ -22,6 +22,8 @@ from uniot.images.reading import available_cores
 OnProgress = Callable[[int, int, int, float], None]
 # A worker takes the memory of torch and of the model, and its threads share them.
 _CORES_PER_WORKER = 2
+# Of a Ray that is started here. It holds the names of the images, and not the images.
+_STORE_BYTES = 1 << 30
 
 
 def import_ray(cluster: Cluster) -> Any:
@@ -193,7 +195,10 @@ def _ray(cluster: Cluster) -> Iterator[tuple[Any, bool]]:
         if address:
             ray.init(address=address, **quietly)
         else:
-            ray.init(address="local", num_cpus=available_cores(), include_dashboard=False, **quietly)
+            cores = available_cores()
+            ray.init(
+                address="local", num_cpus=cores, object_store_memory=_STORE_BYTES, include_dashboard=False, **quietly
+            )
     except (ray.exceptions.RayError, OSError, RuntimeError, ValueError) as error:
         where = f"the cluster at {address}" if address else "Ray on this machine"
         reason = str(error).partition("\n")[0][:300]

@@ -223,8 +223,8 @@ def _predict_rows(writer: PredictionWriter, rows: RowGroups, source: Place, mode
                 number += len(x)
     except UniotError:
         raise
-    except (pyarrow.ArrowException, OSError) as error:
-        raise DataError(f"{where} cannot be read ({str(error)[:200]}). It may be truncated; make it again.") from None
+    except (pyarrow.ArrowException, OSError, KeyError, ValueError) as error:
+        raise DataError(f"{where} cannot be read ({str(error)[:200]}). It may be damaged; make it again.") from None
 
 
 def _embedding_blocks(where: str, table: Any, groups: Sequence[int]) -> Iterator[tuple[np.ndarray, list[str] | None]]:

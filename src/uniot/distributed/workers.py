@@ -77,6 +77,8 @@ class ShardWorker:
                 n_skipped = len(self._compute(shard, self._source, self._out, strict=self._strict))
             except UniotError as problem:
                 error, message = type(problem).__name__, str(problem)
+            except MemoryError:
+                error, message = "DataError", "a worker has not enough memory. Use fewer --workers, and run it again."
             values = (shard.number, shard.count, n_skipped, n_workers, error, message)
             for column, value in zip(answers.values(), values, strict=True):
                 column.append(value)
