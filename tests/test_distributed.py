@@ -23,7 +23,7 @@ from uniot.distributed.inputs import Shard, sharded_images, sharded_input
 from uniot.distributed.jobs import Bundle
 from uniot.distributed.places import Place
 from uniot.distributed.shards import Manifest, ShardFolder, read_manifest
-from uniot.distributed.workers import ShardWorker
+from uniot.distributed.workers import Attempts, ShardWorker
 from uniot.errors import DataError, RunFolderError
 from uniot.io.embedding_files import read_embeddings
 
@@ -383,10 +383,18 @@ def test_run_that_changes_meanwhile_is_refused_by_workers(tmp_path):
 def test_shard_that_ends_its_worker_again_and_again_is_given_up(toy_run):
     shard = sharded_input(Place.of(toy_run[1])).shards[0]
     worker = ShardWorker(None, None, Place.of(toy_run[1]), "embeddings", Place.of("x"), False, 1, attempts=None)
-    with mock.patch.object(ShardWorker, "_begun", return_value=(5, 1)):
+    with mock.patch.object(ShardWorker, "_begun", return_value=(5, 4)):
         answer = worker({"shard": [shard.to_json()]})
     assert answer["error"] == ["DataError"]
     assert "shard 0 (a.parquet) ended its worker 4 times" in answer["message"][0]
+
+
+def test_restarted_worker_is_counted_once():
+    attempts = Attempts()
+    assert attempts.begin(0, "a", "process 1") == (1, 0)
+    assert attempts.begin(1, "b", "process 2") == (1, 0)
+    assert attempts.begin(0, "a", "process 3") == (2, 1)
+    assert attempts.begin(2, "a", "process 3") == (1, 1)
 
 
 @pytest.mark.parametrize(

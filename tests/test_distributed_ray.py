@@ -72,14 +72,15 @@ def parent(process: int) -> int:
     return int(Path(f"/proc/{process}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[1])
 
 
-def workers_of(process: int) -> list[int]:
-    """The workers below a process, which are named by Ray Data's class."""
-    return [int(folder.name) for folder in Path("/proc").glob("[0-9]*") if is_worker_of(folder, process)]
+def workers_of(process: int, *, busy: bool = False) -> list[int]:
+    """The workers below a process, which are named by Ray Data's class; `busy` for those in the middle of a shard."""
+    name = b").submit" if busy else b"MapWorker("
+    return [int(folder.name) for folder in Path("/proc").glob("[0-9]*") if is_below(folder, name, process)]
 
 
-def is_worker_of(folder: Path, process: int) -> bool:
+def is_below(folder: Path, name: bytes, process: int) -> bool:
     try:
-        above = int(folder.name) if b"MapWorker" in (folder / "cmdline").read_bytes() else 0
+        above = int(folder.name) if name in (folder / "cmdline").read_bytes() else 0
         while above > 1 and above != process:
             above = parent(above)
     except OSError:  # it has ended
@@ -103,9 +104,10 @@ def test_killed_worker_loses_nothing_and_doubles_nothing(address, photos, tmp_pa
 
     def kill_one() -> None:
         wait_for(lambda: len(parts(out)) >= 2)
-        for worker in workers_of(os.getpid())[:1]:
-            os.kill(worker, signal.SIGKILL)
-            killed.append(worker)
+        # Ray names a process by what it does.
+        wait_for(lambda: workers_of(os.getpid(), busy=True))
+        killed.append(workers_of(os.getpid(), busy=True)[0])
+        os.kill(killed[0], signal.SIGKILL)
 
     killer = threading.Thread(target=kill_one)
     killer.start()
@@ -114,7 +116,8 @@ def test_killed_worker_loses_nothing_and_doubles_nothing(address, photos, tmp_pa
     killer.join()
     assert killed
     assert (found.n_shards, found.rows, found.n_computed) == (24, 24, 24)
-    assert found.n_lost == 1
+    # 0 if the worker had sent its answer and was about to take the next shard.
+    assert found.n_lost in (0, 1)
     assert table(out).equals(table(photos / "predictions.parquet")), "to the last bit"
 
 

@@ -121,7 +121,7 @@ def predict_in_shards(
     tally = Tally()
     tally.count(found.n_known or 0, found.rows - (found.n_known or 0), found.groups or ())
     typer.echo(f"{tally.verdict()} Every prediction is in {out}, in {counted(found.n_shards, 'part')}.")
-    _show_sharded(found, out)
+    _show_sharded(found)
     line = preference_line(opened.model)
     if line is not None:
         typer.echo(line)
@@ -146,7 +146,7 @@ def embed_in_shards(
         )
     parts = counted(found.n_shards, "part")
     typer.echo(f"{out} contains {counted(found.rows, 'embedding')} by {settings.backbone} in {parts}.")
-    _show_sharded(found, out)
+    _show_sharded(found)
 
 
 def _check_folder(out: str) -> None:
@@ -156,7 +156,7 @@ def _check_folder(out: str) -> None:
         raise SettingsError(f"--engine ray writes a folder of parts, and --out is a file ({suffix}). Give a folder.")
 
 
-def _show_sharded(found: ShardedOutput, out: str) -> None:
+def _show_sharded(found: ShardedOutput) -> None:
     """Print what of an output in shards was there before, was computed twice, or could not be read."""
     before = found.n_shards - found.n_computed
     if before:
@@ -165,4 +165,4 @@ def _show_sharded(found: ShardedOutput, out: str) -> None:
         were = plural(found.n_lost, "was", "were")
         typer.echo(f"{counted(found.n_lost, 'worker')} ended early and {were} replaced; nothing is missing.")
     if found.skipped:
-        typer.echo(skipped_line(found.skipped, f"{out.rstrip('/')}/_skipped.csv"))
+        typer.echo(skipped_line(found.skipped, found.skipped_table))

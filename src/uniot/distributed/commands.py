@@ -14,7 +14,7 @@ from uniot.distributed.engine import Cluster, OnProgress, Work, import_ray, run_
 from uniot.distributed.inputs import ShardedInput, sharded_images, sharded_input
 from uniot.distributed.jobs import READER, Bundle, EmbedJob, PredictJob, engine_key
 from uniot.distributed.places import Place
-from uniot.distributed.shards import Manifest, ShardFolder
+from uniot.distributed.shards import SKIPPED, Manifest, ShardFolder
 from uniot.errors import DataError
 from uniot.images.backbones import ImageReader
 from uniot.images.reading import Skipped
@@ -45,6 +45,11 @@ class ShardedOutput:
     n_lost: int
     n_known: int | None = None
     groups: frozenset[int] | None = None
+
+    @property
+    def skipped_table(self) -> str:
+        """Return the path or URL of the table of images that could not be read."""
+        return f"{self.place}/{SKIPPED}"
 
 
 def embed_shards(

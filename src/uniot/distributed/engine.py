@@ -99,7 +99,7 @@ def run_shards(work: Work, missing: Sequence[Shard], cluster: Cluster, on_progre
     Raises:
         UniotError: a shard failed. Finished shards are kept.
     """
-    total, computed, n_workers = work.source.count, 0, 0
+    total, computed, lost = work.source.count, 0, 0
     before = total - sum(shard.count for shard in missing)
     began = time.perf_counter()
     with _quiet(), _ray(cluster) as (ray, is_own):
@@ -110,11 +110,11 @@ def run_shards(work: Work, missing: Sequence[Shard], cluster: Cluster, on_progre
                 kind = getattr(errors, answer["error"], errors.DataError)
                 raise kind(answer["message"])
             computed += answer["count"]
-            n_workers = max(n_workers, answer["workers"])
+            lost = max(lost, answer["lost"])
             if on_progress is not None:
                 seconds = time.perf_counter() - began
                 on_progress(before + computed, total, computed, computed / max(seconds, 1e-9))
-    return max(0, n_workers - size[0])
+    return lost
 
 
 def _answers(

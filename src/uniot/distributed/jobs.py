@@ -34,7 +34,7 @@ from uniot.training.samples import inputs_of
 
 T = TypeVar("T")
 
-READER = "backbone.safetensors"
+READER = "network.safetensors"
 _READ_ROWS = 1 << 12
 
 

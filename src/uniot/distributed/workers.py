@@ -47,7 +47,7 @@ class ShardWorker:
         self._job, self._bundle, self._cores, self._strict = job, bundle, cores, strict
         self._source, self._kind, self._out = source, kind, out
         self._attempts = attempts
-        self._name = uuid4().hex
+        self._process = uuid4().hex
 
     @cached_property
     def _compute(self) -> Compute:
@@ -61,15 +61,15 @@ class ShardWorker:
             batch: `shard`, each the text of `Shard.to_json`.
 
         Returns:
-            Number, images or rows and skipped images of each shard, the number of workers that have begun a shard so
-            far, and the error of the shard: class and message.
+            Number, images or rows and skipped images of each shard, the number of workers that ended early so far, and
+            the error of the shard: class and message.
         """
         answers: dict[str, list[Any]] = {
-            name: [] for name in ("number", "count", "skipped", "workers", "error", "message")
+            name: [] for name in ("number", "count", "skipped", "lost", "error", "message")
         }
         for text in batch["shard"]:
             shard = Shard.from_json(str(text), self._kind, self._source)
-            attempts, n_workers = self._begun(shard.number)
+            attempts, lost = self._begun(shard.number)
             n_skipped, error, message = 0, "", ""
             try:
                 if attempts > _MOST_ATTEMPTS:
@@ -79,35 +79,37 @@ class ShardWorker:
                 error, message = type(problem).__name__, str(problem)
             except MemoryError:
                 error, message = "DataError", "a worker has not enough memory. Use fewer --workers, and run it again."
-            values = (shard.number, shard.count, n_skipped, n_workers, error, message)
+            values = (shard.number, shard.count, n_skipped, lost, error, message)
             for column, value in zip(answers.values(), values, strict=True):
                 column.append(value)
         return answers
 
     def _begun(self, number: int) -> tuple[int, int]:
-        """Return how often the shard was begun, and the number of workers that have begun a shard."""
+        """Return how often the shard was begun, and how many workers ended early so far."""
         if self._attempts is None:
-            return 1, 1
+            return 1, 0
         import ray
 
+        # An actor that Ray restarts keeps its name in another process.
+        actor = ray.get_runtime_context().get_actor_id()
         with suppress(ray.exceptions.RayError):  # the machine that counted is gone
-            attempts, n_workers = ray.get(self._attempts.begin.remote(number, self._name))
-            return int(attempts), int(n_workers)
-        return 1, 1
+            attempts, lost = ray.get(self._attempts.begin.remote(number, actor, self._process))
+            return int(attempts), int(lost)
+        return 1, 0
 
 
 class Attempts:
-    """Counts how often each shard was begun, and by how many workers; an actor, which outlives the workers."""
+    """Counts how often each shard was begun, and the workers that ended early; an actor, which outlives them."""
 
     def __init__(self) -> None:
         self._counts: dict[int, int] = {}
-        self._workers: set[str] = set()
+        self._processes: set[tuple[str, str]] = set()
 
-    def begin(self, number: int, worker: str) -> tuple[int, int]:
-        """Count an attempt of a worker; return the attempts at this shard, and the workers so far."""
+    def begin(self, number: int, actor: str, process: str) -> tuple[int, int]:
+        """Count an attempt of a worker; return the attempts at this shard, and the workers that ended so far."""
         self._counts[number] = self._counts.get(number, 0) + 1
-        self._workers.add(worker)
-        return self._counts[number], len(self._workers)
+        self._processes.add((actor, process))
+        return self._counts[number], len(self._processes) - len({actor for actor, _ in self._processes})
 
 
 def _deadly(shard: Shard, attempts: int) -> str:
