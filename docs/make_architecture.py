@@ -38,6 +38,7 @@ PURPOSES = {
     "report": "one HTML page",
     "labelling": "name the new groups",
     "benchmark": "methods side by side",
+    "distributed": "shards with Ray Data",
     "cli": "the commands",
 }
 BOX, GAP, HEIGHT, ROW, MARGIN = 152, 16, 46, 112, 20

@@ -56,6 +56,7 @@ LONGEST = (
     "test_example_method.py",
     "training/test_source_model.py",
     "test_hyperparameters.py",
+    "test_distributed_ray.py",
 )
 
 

@@ -20,7 +20,7 @@ LAYERS = [
     ("transport", "io", "nn"),
     ("images", "datasets", "discovery", "methods", "metrics", "data_quality"),
     ("training", "runs"),
-    ("estimators", "export", "report", "labelling", "benchmark"),
+    ("estimators", "export", "report", "labelling", "benchmark", "distributed"),
     ("cli",),
 ]
 ORDER = {part: number for number, part in enumerate(part for layer in LAYERS for part in layer)}
@@ -96,7 +96,7 @@ MODULES = {
     ".".join(("uniot", *file.relative_to(PACKAGE).with_suffix("").parts)).removesuffix(".__init__") for file in FILES
 }
 # A method is a file of its own, so that the limit is on the others.
-MOST_LINES, MOST_FILES_BUT_METHODS, LONGEST_CHAIN = 300, 139, 14
+MOST_LINES, MOST_FILES_BUT_METHODS, LONGEST_CHAIN = 300, 150, 14
 
 
 def test_import_chains_are_short():

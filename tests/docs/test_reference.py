@@ -22,6 +22,7 @@ ROOMS = [
     "uniot.data_quality",
     "uniot.datasets",
     "uniot.discovery.groups",
+    "uniot.distributed",
     "uniot.discovery.label_order",
     "uniot.discovery.class_count",
     "uniot.errors",

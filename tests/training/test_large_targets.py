@@ -71,7 +71,7 @@ def test_a_rule_that_needs_the_whole_target_gets_it(toy, monkeypatch, settings):
     monkeypatch.setattr(large_targets, "_MOST_DRAWN", 150)
     part = fit()
     assert len(part.feature_rows) == len(part.target_features) == 150
-    assert np.allclose(part.target_odds, whole.target_odds, rtol=1e-6)
+    assert np.allclose(part.target_odds, whole.target_odds, rtol=1e-12)
     assert np.array_equal(part.target.nearest, whole.target.nearest)
     assert np.array_equal(part.target.known, whole.target.known)
     assert np.array_equal(part.target_features, whole.target_features[part.feature_rows])

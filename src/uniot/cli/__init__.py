@@ -14,9 +14,10 @@ from uniot.cli.benchmark import benchmark
 from uniot.cli.catalogue import app as data
 from uniot.cli.catalogue import methods
 from uniot.cli.demo import demo
+from uniot.cli.embed import embed
 from uniot.cli.labelled import train_source
 from uniot.cli.options import Command, Group, Interrupted, print_anywhere
-from uniot.cli.predict import embed, predict
+from uniot.cli.predict import predict
 from uniot.cli.results import evaluate
 from uniot.cli.runs import export, label, pull, push, report
 from uniot.errors import RunInterrupted, UniotError

@@ -1,4 +1,4 @@
-"""`uniot predict` and `uniot embed`: commands on new images or embeddings."""
+"""`uniot predict`: a finished run on new images or embeddings."""
 
 from __future__ import annotations
 
@@ -15,15 +15,22 @@ from uniot.cli.options import (
     PrivatePrior,
     Store,
     Strict,
-    Weights,
-    Workers,
     check_folder,
     check_writable,
     refuse_for_embeddings,
 )
 from uniot.cli.screen import Tally, reading_progress, skipped_line, working
+from uniot.cli.sharded import (
+    Engine,
+    EngineName,
+    EngineWorkers,
+    RayAddress,
+    RayOptions,
+    predict_in_shards,
+    refuse_for_ray,
+    refuse_without_ray,
+)
 from uniot.errors import DataError
-from uniot.io.text import counted
 
 if TYPE_CHECKING:
     from uniot.images.files import ImageFile
@@ -38,10 +45,13 @@ if TYPE_CHECKING:
 def predict(
     run: Annotated[Path, typer.Argument(help="Folder of a finished run.")],
     new: Annotated[
-        list[Path],
+        list[str],
         typer.Argument(help="New images: files, a folder, a list file; or a file of embeddings."),
     ],
-    out: Annotated[Path | None, typer.Option(help="Table to write, .csv or .parquet. Default: printed.")] = None,
+    out: Annotated[
+        str | None,
+        typer.Option(help="Table to write, .csv or .parquet; with --engine ray a folder. Default: printed."),
+    ] = None,
     copy_to: Annotated[
         Path | None,
         typer.Option(help="Also copy the images into this folder, sorted into one folder per class or group."),
@@ -50,7 +60,9 @@ def predict(
     prefer: Preferred = None,
     strict: Strict = False,
     store: Store = None,
-    workers: Workers = None,
+    workers: EngineWorkers = None,
+    engine: EngineName = Engine.PROCESS,
+    ray_address: RayAddress = None,
 ) -> None:
     """Label new images with a finished run.
 
@@ -60,8 +72,41 @@ def predict(
     --private-prior and --prefer call more or fewer images unknown without a new run; the fraction refers to the
     unlabelled images of the run.
 
+    With --engine ray the input may be a folder of Parquet files of embeddings, or the URL of such a folder or of a
+    folder of images, and the predictions are written to a folder, shard by shard.
+
     Example: `uniot predict run/ holiday-photos/ --out new.csv`
     """
+    preferred = None if prefer is None else prefer.value
+    if engine is Engine.RAY:
+        refuse_for_ray({"--copy-to": copy_to, "--store": store})
+        predict_in_shards(run, new, out, (private_prior, preferred), strict, RayOptions(ray_address, workers))
+        return
+    refuse_without_ray({"--ray-address": ray_address}, *new, out)
+    _predict(
+        run,
+        [Path(place) for place in new],
+        None if out is None else Path(out),
+        copy_to,
+        (private_prior, preferred),
+        strict=strict,
+        store=store,
+        workers=workers,
+    )
+
+
+def _predict(
+    run: Path,
+    new: list[Path],
+    out: Path | None,
+    copy_to: Path | None,
+    preference: tuple[float | None, str | None],
+    *,
+    strict: bool,
+    store: Path | None,
+    workers: int | None,
+) -> None:
+    """Print predictions or write them to a table, in this process."""
     from uniot.images.files import is_image
     from uniot.images.store import EmbeddingStore
 
@@ -80,18 +125,18 @@ def predict(
         from uniot.runs.run import preference_line
         from uniot.training.images import Reading
 
-        opened = Run.open(run, private_prior, None if prefer is None else prefer.value)
+        opened = Run.open(run, *preference)
         if copy_to is not None:
             check_destination(copy_to, _collections(opened, new))
         model = opened.model
     if opened.outdated_annotations is not None:
         typer.echo(f"Warning: {opened.outdated_annotations}", err=True)
-    preference = preference_line(model)
+    line = preference_line(model)
     if out is None and copy_to is None and files is not None and all(map(is_image, new)):
         # Embedding one image takes no longer than looking it up in the store.
         _print_lines(model, files, Reading(EmbeddingStore(store), strict, workers) if len(new) > 1 else Reading())
-        if preference is not None:
-            typer.echo(preference, err=True)
+        if line is not None:
+            typer.echo(line, err=True)
         return
     copies = None
     if copy_to is not None:
@@ -115,8 +160,8 @@ def predict(
             if copies is not None and names is not None:
                 copies.write(zip(paths, names, strict=True), prediction)
     _show_summary(tally, skipped, out)
-    if preference is not None:
-        typer.echo(preference, err=out is None)
+    if line is not None:
+        typer.echo(line, err=out is None)
     if copies is not None and copy_to is not None:
         _show_copies(copies, copy_to, err=out is None)
 
@@ -203,53 +248,3 @@ def _show_copies(copies: SortedCopies, place: Path, *, err: bool) -> None:
             "get these alone.",
             err=err,
         )
-
-
-def embed(
-    images: Annotated[Path, typer.Argument(help="A folder of images, a list file, or an image.")],
-    out: Annotated[Path, typer.Option(help="File to write: .npz, .npy, .parquet or .safetensors.")],
-    labelled: Annotated[
-        bool,
-        typer.Option("--labelled", help="Also write the labels: the names of the folders, or those in the list file."),
-    ] = False,
-    backbone: Annotated[
-        str, typer.Option(help="Pretrained network, a model of timm; the default needs no download.")
-    ] = "efficientnet_lite0",
-    weights: Weights = None,
-    flip: Annotated[
-        bool, typer.Option("--flip", help="Also look at each image mirrored; takes twice as long.")
-    ] = False,
-    strict: Strict = False,
-    store: Store = None,
-    workers: Workers = None,
-) -> None:
-    """Compute embeddings, the numbers by which a pretrained network describes an image.
-
-    Example: `uniot embed labelled/ --labelled --out labelled.npz`
-    """
-    import numpy as np
-
-    from uniot.config import ImageSettings
-    from uniot.images.backbones import ImageReader
-    from uniot.images.files import holds_images, labelled_images, unlabelled_images
-    from uniot.images.store import EmbeddingStore
-    from uniot.io.embedding_files import WRITTEN_SUFFIXES, write_embeddings
-    from uniot.io.files import replacing
-    from uniot.training.images import Reading, read_collection, skipped_beside, write_skipped
-
-    if not holds_images(images):
-        raise DataError(f"{images} is not a folder of images, a list file or an image. Give one of these.")
-    settings = ImageSettings.checked(backbone=backbone, weights=None if weights is None else str(weights), flip=flip)
-    check_writable(out, WRITTEN_SUFFIXES)
-    reader = ImageReader.open(settings)
-    files = labelled_images(images) if labelled else unlabelled_images(images)
-    with reading_progress({"images": str(images)}) as progress:
-        found = read_collection(files, reader, Reading(EmbeddingStore(store), strict, workers, progress))
-    labels = np.array([str(file.label) for file in found.files]) if labelled else None
-    names = [file.name for file in found.files]
-    write_embeddings(out, found.values.astype(np.float32), labels, names, replacing=replacing)
-    width, views = found.values.shape[1], ", averaged with the mirrored images" if flip else ""
-    typer.echo(f"{out} contains {counted(len(names), 'embedding')} of {width} numbers by {backbone}{views}.")
-    write_skipped(skipped_beside(out), found.skipped)
-    if found.skipped:
-        typer.echo(skipped_line(found.skipped, skipped_beside(out)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -97,7 +97,7 @@ def show_reading(run: ImageCollections, files: RunFiles) -> None:
         )
 
 
-def skipped_line(skipped: Sequence[Skipped], table: Path | None) -> str:
+def skipped_line(skipped: Sequence[Skipped], table: Path | str | None) -> str:
     """Return a sentence on the files that could not be read; `table` is the file that lists all of them."""
     first = f"{'such as ' if len(skipped) > 1 else ''}{skipped[0].name} ({skipped[0].reason})"
     return f"{counted(len(skipped), 'file')} could not be read: {first}.{f' See {table}.' if table else ''}"
@@ -120,9 +120,13 @@ class Tally:
     def add(self, prediction: Prediction) -> None:
         """Count a block of predictions."""
         n_known = int(prediction.known.sum())
+        self.count(n_known, len(prediction) - n_known, prediction.group[prediction.group >= 0].tolist())
+
+    def count(self, n_known: int, n_unknown: int, groups: Iterable[int]) -> None:
+        """Count predictions that were counted before; `groups` are those of the unknown ones."""
         self._n_known += n_known
-        self._n_unknown += len(prediction) - n_known
-        self._groups.update(prediction.group[prediction.group >= 0].tolist())
+        self._n_unknown += n_unknown
+        self._groups.update(groups)
 
     def verdict(self) -> str:
         """Return the number of known and unknown samples and of groups, as a sentence."""

@@ -5,10 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
+import torch
 
 from uniot.discovery.class_count import NumberOfClasses
 from uniot.discovery.kmeans import spherical_kmeans
+from uniot.io.arrays import in_blocks
 from uniot.io.predictions import Prediction
+
+# Rows that are compared with the centres of groups at a time.
+_BLOCK_ROWS = 128
 
 
 @dataclass(frozen=True)
@@ -106,7 +111,12 @@ class PrivateGroups:
 
     def nearest(self, features: np.ndarray) -> np.ndarray:
         """Return the group with the nearest centre for each row of features, (n_samples,)."""
-        return np.asarray((features @ self.centres.T).argmax(axis=1))
+        return np.asarray(self._cosines(features).argmax(axis=1))
+
+    def _cosines(self, features: np.ndarray) -> np.ndarray:
+        """Return the cosine of each row and each centre, (n_samples, n_groups), independent of the other rows."""
+        centres = torch.from_numpy(self.centres)
+        return np.asarray(in_blocks(lambda rows: rows @ centres.t(), torch.from_numpy(features), _BLOCK_ROWS).numpy())
 
     def confidence(self, features: np.ndarray, group: np.ndarray) -> np.ndarray:
         """Return how clearly each sample belongs to its group: 1 at the centre, 0 if another centre is as near.
@@ -125,7 +135,7 @@ class PrivateGroups:
         grouped = group >= 0
         if not grouped.any():
             return confidence
-        distance = np.clip(1 - features[grouped] @ self.centres.T, 0, None).astype(np.float64)
+        distance = np.clip(1 - self._cosines(features[grouped]), 0, None).astype(np.float64)
         rows, own_group = np.arange(len(distance)), group[grouped]
         own = distance[rows, own_group]
         distance[rows, own_group] = np.inf

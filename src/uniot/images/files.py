@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Literal
 
 from uniot.errors import DataError
-from uniot.images.decoding import IMAGE_SUFFIXES
+from uniot.images.decoding import IMAGE_SUFFIXES, read_image
 from uniot.images.lists import LIST_SUFFIXES, listed_images
 from uniot.io.shards import is_shard_folder
 from uniot.io.text import as_utf8
@@ -38,6 +38,10 @@ class ImageFile:
     path: Path
     name: str
     label: str | None = None
+
+    def read(self) -> bytes:
+        """Return the bytes of the image; raise UnreadableImage if they cannot be read."""
+        return read_image(self.path)
 
 
 def labelled_images(where: Path) -> list[ImageFile]:
@@ -189,10 +193,7 @@ def labels_from_list(where: Path, files: Sequence[ImageFile]) -> list[str]:
 
 
 def holds_images(where: Path) -> bool:
-    """Return whether a path is a folder or has the suffix of a list file or an image; False for embeddings.
-
-    A folder of Parquet files has embeddings.
-    """
+    """Return whether a path is a folder, a list file or an image by its suffix; a folder of Parquet files is none."""
     if where.suffix.lower() in IMAGE_SUFFIXES + LIST_SUFFIXES:
         return True
     return _kind(where) == "folder" and not is_shard_folder(where)

@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from uniot.images.decoding import UnreadableImage, read_image
+from uniot.images.decoding import UnreadableImage
 from uniot.images.graphs import ENGINE, Graph, graph_of
 from uniot.images.splitting import inference_form
 from uniot.images.store import EmbeddingTable, Rows, check_finite
@@ -101,7 +101,7 @@ def available_cores() -> int:
 
 def _read(file: ImageFile, preparation: Preparation, table: EmbeddingTable | None) -> ReadImage | Skipped:
     try:
-        data = read_image(file.path)
+        data = file.read()
         content = hashlib.sha256(data).digest()
         known = table.get_many([content]).get(content) if table is not None else None
         if known is not None:

@@ -137,13 +137,13 @@ def _parquet_content(path: Path, table: Any, with_x: bool) -> FileContent:
     if len(set(names)) < len(names):
         raise DataError(f"{path} has two columns of the same name among {listed(names)}. Give each its own name.")
     roles = find_keys(names, with_x=False)
-    columns, dtype = _vector_columns(path, table.schema_arrow, set(roles.values())) if with_x else ([], None)
+    columns, dtype = vector_columns(path, table.schema_arrow, set(roles.values())) if with_x else ([], None)
     x: np.ndarray | None = None
     values: dict[str, list[Any]] = {role: [] for role in roles}
     start = 0
     for batch in table.iter_batches(batch_size=_READ_ROWS, columns=[*columns, *roles.values()]):
         if with_x:
-            rows = _vectors(path, batch, columns, start)
+            rows = vectors(path, batch, columns, start)
             if x is None:
                 x = np.empty((table.metadata.num_rows, rows.shape[1]), dtype)
             if rows.shape[1] != x.shape[1]:
@@ -164,7 +164,7 @@ def _parquet_content(path: Path, table: Any, with_x: bool) -> FileContent:
     return FileContent(x, _checked_labels(path, values.get("y")), None if ids is None else [str(name) for name in ids])
 
 
-def _vector_columns(path: Path, schema: Any, others: Collection[str]) -> tuple[list[str], np.dtype[Any]]:
+def vector_columns(path: Path | str, schema: Any, others: Collection[str]) -> tuple[list[str], np.dtype[Any]]:
     """Return the column of vectors, or the numeric columns that make them up, and the type of their numbers."""
     types = import_optional("pyarrow.types", *_EXTRA_AND_PURPOSE)
 
@@ -192,7 +192,7 @@ def _vector_columns(path: Path, schema: Any, others: Collection[str]) -> tuple[l
     return [field.name for field in wide], np.result_type(*(field.type.to_pandas_dtype() for field in wide))
 
 
-def _vectors(path: Path, batch: Any, columns: Sequence[str], start: int) -> np.ndarray:
+def vectors(path: Path | str, batch: Any, columns: Sequence[str], start: int) -> np.ndarray:
     """Return the embeddings of a batch, (n_rows, n_features); `start` is the index of its first row in the file."""
     for name in columns:
         _check_no_nulls(path, batch.column(name), start, 1)
@@ -209,13 +209,13 @@ def _vectors(path: Path, batch: Any, columns: Sequence[str], start: int) -> np.n
     return np.asarray(values.to_numpy(zero_copy_only=False)).reshape(len(first), int(lengths[0]))
 
 
-def _check_no_nulls(path: Path, values: Any, start: int, per_row: int) -> None:
+def _check_no_nulls(path: Path | str, values: Any, start: int, per_row: int) -> None:
     if values.null_count:
         row = start + int(np.flatnonzero(values.is_null().to_numpy(zero_copy_only=False))[0]) // per_row
         raise DataError(f"{path} has an empty cell in row {row}. Remove or repair such rows first.")
 
 
-def _uneven(path: Path, row: int, length: int, expected: int) -> str:
+def _uneven(path: Path | str, row: int, length: int, expected: int) -> str:
     return f"{path} has {length} numbers in row {row} and {expected} in the rows before. Give rows of equal length."
 
 

@@ -123,7 +123,7 @@ class Method(nn.Module):
         settings: resolved settings of the run.
         has_own_space: whether it decides in a space that `finalize` fits; private classes are counted there.
         has_transport: whether the odds of its decisions are masses of a transport plan.
-        most_fitted_rows: of a target with more rows, the rule is fitted to a random part; None if it needs all.
+        most_fitted_rows: a larger target is fitted by a random part, and `transform` has unit rows; None for all.
         statistics: of the target, from which the accuracy is estimated; None if the method has none.
     """
 

@@ -73,6 +73,12 @@ class RunFiles:
         others = {self.folder, self.card, self.checkpoints, self.tensorboard}
         return [path for path in vars(self).values() if path not in by_people | others]
 
+    def needed_to_predict(self) -> list[Path]:
+        """Return the files of the folder that predictions for new samples depend on."""
+        written_ahead = self.annotations.with_name(f"{self.annotations.name}-wal")
+        shared = [self.folder / name for name in self.SHARED]
+        return [path for path in (*shared, self.predictions, self.annotations, written_ahead) if path.is_file()]
+
     def exported_labels(self, kind: str) -> Path:
         """Return the path that labels are exported to in a format: csv, jsonl, coco, fiftyone or label-studio."""
         if kind == "csv":

@@ -19,8 +19,9 @@ from uniot.methods.base import FinalFeatures, Method
 from uniot.methods.decision import fit_calibration, threshold_for
 from uniot.methods.fitted import ClassSums
 from uniot.methods.unincm.reliability import assess, data_warnings
+from uniot.training.features import decide_in_blocks, embeddings_of_samples, features_of_samples
 from uniot.training.history import History
-from uniot.training.model import AdaptedModel, embeddings_of_samples, features_of_samples
+from uniot.training.model import AdaptedModel
 from uniot.training.processes import Processes
 from uniot.training.samples import Samples, generator_for
 
@@ -109,7 +110,7 @@ def finalize(
         )
     )
     own = method.transform(trained) if whole is None or rule_target else whole[processes.part(len(target))]
-    decision = method.decide(own)
+    decision = decide_in_blocks(method, own)
     target_odds = processes.gather_parts(decision.odds.max(dim=1).values, len(target)).numpy()
     rule_known = processes.gather_parts(decision.known.byte(), len(target)).bool()
     transformed = processes.gather_parts(own, len(target))
@@ -128,7 +129,7 @@ def finalize(
             *warnings,
         ),
     )
-    of_some = method.decide(transformed[counted])
+    of_some = decide_in_blocks(method, transformed[counted])
     calibration = fit_calibration(of_some.odds, of_some.known, reliability.known_accuracy, reliability.unknown_accuracy)
     class_probability = calibration.class_probabilities(decision.odds).max(dim=1).values
     threshold = threshold_for(target_odds, settings.private_prior, settings.prefer)

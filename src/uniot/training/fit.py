@@ -21,11 +21,11 @@ from uniot.methods.source_free import as_source_free
 from uniot.metrics.accuracy import common_recall, specificity
 from uniot.nn.networks import FineTuned, SmallCNN
 from uniot.training.domains import unknown_label
+from uniot.training.features import features_of_samples
 from uniot.training.finalize import finalize
 from uniot.training.history import Checkpoints, ExperimentLogger, History, ended_on_failure, log_numbers, logging_step
 from uniot.training.large_targets import PartOfTarget, with_whole_target
 from uniot.training.loop import Watch, train
-from uniot.training.model import features_of_samples
 from uniot.training.processes import Processes
 from uniot.training.samples import SomeSamples, generator_for
 from uniot.transport.rows import one_thread

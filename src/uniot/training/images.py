@@ -25,7 +25,8 @@ from uniot.io.arrays import scaled_rows
 from uniot.io.files import write_table
 from uniot.io.predictions import Prediction
 from uniot.training.domains import Domains
-from uniot.training.model import AdaptedModel, embeddings_of_samples
+from uniot.training.features import embeddings_of_samples
+from uniot.training.model import AdaptedModel
 from uniot.training.processes import Processes
 from uniot.training.samples import WHOLE, Samples, ScaledRows, TensorSamples
 

@@ -18,7 +18,8 @@ from uniot.io.arrays import unit_rows
 from uniot.io.predictions import Prediction
 from uniot.methods.base import Method
 from uniot.methods.decision import Decision
-from uniot.training.model import AdaptedModel, features_of_inputs, features_of_samples
+from uniot.training.features import features_of_inputs, features_of_samples
+from uniot.training.model import AdaptedModel
 from uniot.training.processes import Processes
 from uniot.training.samples import Samples, generator_for
 
@@ -125,8 +126,8 @@ def with_whole_target(model: AdaptedModel, target: Samples, rows: Tensor, proces
 def _transformed(model: AdaptedModel, target: Samples, rows: Tensor, ids: Tensor) -> Tensor:
     """Return the transformed features of samples, (n_samples, width); those of fitted samples are known already."""
     place = torch.searchsorted(rows, ids).clamp_max(len(rows) - 1)
-    # Unit rows in the space of a method are its transformed features; other methods decide by features of any length.
-    fitted = (rows[place] == ids) & model.method.has_own_space
+    # What a method that is fitted to a part makes of it are unit rows, which are kept as they are.
+    fitted = (rows[place] == ids) & (model.method.most_fitted_rows is not None)
     transformed = torch.empty(len(ids), model.target_features.shape[1])
     transformed[fitted] = torch.from_numpy(model.target_features[place[fitted].numpy()])
     if not fitted.all():

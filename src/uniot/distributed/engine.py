@@ -1,0 +1,255 @@
+"""Start or join Ray, quietly, and run the shards of an input through an actor pool of Ray Data."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, redirect_stdout
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from uniot import errors
+from uniot.distributed.inputs import Shard, ShardedInput
+from uniot.distributed.places import Place
+from uniot.errors import MissingPackageError, UniotError
+from uniot.images.reading import available_cores
+
+OnProgress = Callable[[int, int, int, float], None]
+# A worker takes the memory of torch and of the model, and its threads share them.
+_CORES_PER_WORKER = 2
+# Of a Ray that is started here. It holds the names of the images, and not the images.
+_STORE_BYTES = 1 << 30
+
+
+def import_ray(cluster: Cluster) -> Any:
+    """Return the module `ray`.
+
+    Raises:
+        MissingPackageError: Ray is not installed.
+    """
+    # Before the import, which reads them: nothing is reported to Ray's makers, and a Ray that is started here listens
+    # on the loopback interface only. The second name is misleading: it decides on Linux, too.
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    if not cluster.chosen_address:
+        os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            import ray
+            import ray.data
+    except ImportError:
+        raise MissingPackageError("--engine ray needs Ray. Install it with: pip install 'uniot[ray]'") from None
+    return ray
+
+
+@dataclass(frozen=True)
+class Work:
+    """What the workers do with a sharded input.
+
+    Attributes:
+        job: what is computed, from `uniot.distributed.workers`.
+        bundle: what each worker loads once.
+        source: the input.
+        out: folder of the output.
+        strict: whether an image that cannot be read is an error.
+    """
+
+    job: Any
+    bundle: Any
+    source: ShardedInput
+    out: Place
+    strict: bool = False
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Where to compute.
+
+    Attributes:
+        address: of a Ray cluster; that of `$RAY_ADDRESS`, or else a Ray of its own on this machine if None.
+        workers: number of processes; one per two cores if None.
+    """
+
+    address: str | None = None
+    workers: int | None = None
+
+    @property
+    def chosen_address(self) -> str | None:
+        """Return the address of a cluster to join; None to compute on this machine."""
+        return self.address or os.environ.get("RAY_ADDRESS") or None
+
+
+def run_shards(work: Work, missing: Sequence[Shard], cluster: Cluster, on_progress: OnProgress | None = None) -> int:
+    """Compute the missing shards of an output.
+
+    Args:
+        work: what the workers do.
+        missing: shards that are not done yet.
+        cluster: where to compute.
+        on_progress: callback with samples done, total, computed, and samples per second.
+
+    Returns:
+        How many workers ended early and were replaced; their shards were computed again.
+
+    Raises:
+        UniotError: a shard failed. Finished shards are kept.
+    """
+    total, computed, lost = work.source.count, 0, 0
+    before = total - sum(shard.count for shard in missing)
+    began = time.perf_counter()
+    with _quiet(), _ray(cluster) as (ray, is_own):
+        nodes = [int(node["Resources"].get("CPU", 0)) for node in ray.nodes() if node["Alive"]]
+        size = pool_size(nodes, cluster.workers, len(missing))
+        for answer in _answers(ray, work, missing, size, is_own=is_own):
+            if answer["error"]:
+                kind = getattr(errors, answer["error"], errors.DataError)
+                raise kind(answer["message"])
+            computed += answer["count"]
+            lost = max(lost, answer["lost"])
+            if on_progress is not None:
+                seconds = time.perf_counter() - began
+                on_progress(before + computed, total, computed, computed / max(seconds, 1e-9))
+    return lost
+
+
+def _answers(
+    ray: Any, work: Work, missing: Sequence[Shard], size: tuple[int, int], *, is_own: bool
+) -> Iterator[dict[str, Any]]:
+    from uniot.distributed.workers import Attempts, ShardWorker
+
+    count, cores = size
+    # Workers of a Ray that was started here see the same files.
+    bundle = work.bundle if is_own else replace(work.bundle, sent=ray.put(work.bundle.content()))
+    context = ray.data.DataContext.get_current()
+    context.enable_progress_bars = False
+    items = [{"shard": shard.to_json()} for shard in missing]
+    made = ray.data.from_items(items, override_num_blocks=len(items)).map_batches(
+        ShardWorker,
+        batch_size=1,
+        # Ray Data restarts a worker that ends, and sends its shard again.
+        compute=ray.data.ActorPoolStrategy(size=count, max_tasks_in_flight_per_actor=2),
+        num_cpus=cores,
+        fn_constructor_kwargs={
+            "job": work.job,
+            "bundle": bundle,
+            "source": work.source.place,
+            "kind": work.source.kind,
+            "out": work.out,
+            "strict": work.strict,
+            "cores": cores,
+            "attempts": ray.remote(num_cpus=0, max_restarts=-1)(Attempts).remote(),
+        },
+    )
+    try:
+        yield from made.iter_rows()
+    except (ray.exceptions.RayError, RuntimeError) as error:
+        if isinstance(error, UniotError):
+            raise
+        reason = next(
+            (line.strip() for line in reversed(str(error).splitlines()) if line.strip()), type(error).__name__
+        )
+        raise errors.DataError(
+            f"Ray could not go on ({reason[:300]}). Finished shards are kept; run the same command again to continue."
+        ) from error
+
+
+def pool_size(nodes: Sequence[int], workers: int | None, n_shards: int) -> tuple[int, int]:
+    """Return the number of workers, and the cores of each.
+
+    Args:
+        nodes: cores of each machine, (n_machines,); a machine with 0 gets no worker.
+        workers: wanted number; one per two cores if None or 0.
+        n_shards: number of shards, beyond which a worker would have nothing to do.
+    """
+    largest = max(nodes, default=0)
+    if largest < 1:
+        return 1, 1
+
+    def room(cores: int) -> int:
+        return sum(node // cores for node in nodes)
+
+    if not workers:
+        cores = min(_CORES_PER_WORKER, largest)
+        return min(room(cores), n_shards), cores
+    wanted = min(workers, n_shards)
+    fitting = [cores for cores in range(1, largest + 1) if room(cores) >= wanted]
+    # More workers than cores would wait for each other.
+    return (wanted, fitting[-1]) if fitting else (room(1), 1)
+
+
+@contextmanager
+def _ray(cluster: Cluster) -> Iterator[tuple[Any, bool]]:
+    """Yield the module `ray`, connected for the block, and whether this process started the Ray that it uses."""
+    ray = import_ray(cluster)
+    if ray.is_initialized():
+        yield ray, False
+        return
+    address = cluster.chosen_address
+    quietly = {"log_to_driver": False, "configure_logging": False, "logging_level": logging.CRITICAL}
+    try:
+        if address:
+            ray.init(address=address, **quietly)
+        else:
+            cores = available_cores()
+            ray.init(
+                address="local", num_cpus=cores, object_store_memory=_STORE_BYTES, include_dashboard=False, **quietly
+            )
+    except (ray.exceptions.RayError, OSError, RuntimeError, ValueError) as error:
+        where = f"the cluster at {address}" if address else "Ray on this machine"
+        reason = str(error).partition("\n")[0][:300]
+        raise errors.DataError(
+            f"{where} cannot be reached ({reason}). Check --ray-address and RAY_ADDRESS, or leave them out to compute "
+            "on this machine."
+        ) from None
+    try:
+        yield ray, not address
+    finally:
+        ray.shutdown()
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep the messages of Ray off the terminal for the block; what this process writes to sys.stderr still appears."""
+    loggers = [logging.getLogger(name) for name in ("ray", "ray.data", "ray.serve")]
+    levels = [logger.level for logger in loggers]
+    with ExitStack() as stack:
+        stack.enter_context(warnings.catch_warnings())
+        warnings.simplefilter("ignore")
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(logging.CRITICAL)
+            stack.callback(logger.setLevel, level)
+        nowhere = stack.enter_context(Path(os.devnull).open("w", encoding="utf-8"))
+        # Ray prints from a thread to sys.stdout, and its C++ part writes to the file descriptor 2.
+        stack.enter_context(redirect_stdout(nowhere))
+        stack.enter_context(_without_descriptor(nowhere.fileno()))
+        yield
+
+
+@contextmanager
+def _without_descriptor(nowhere: int) -> Iterator[None]:
+    """Point the file descriptor 2 elsewhere for the block, and sys.stderr to where it pointed."""
+    try:
+        is_standard = sys.stderr.fileno() == 2
+    except (OSError, ValueError, AttributeError):  # a stream in memory
+        is_standard = False
+    kept = os.dup(2)
+    before = sys.stderr
+    if is_standard:
+        before.flush()
+        sys.stderr = open(  # noqa: SIM115 - closed with the descriptor
+            kept, "w", encoding=before.encoding, errors=before.errors, buffering=1, closefd=False
+        )
+    os.dup2(nowhere, 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        if is_standard:
+            sys.stderr.flush()
+            sys.stderr = before
+        os.close(kept)

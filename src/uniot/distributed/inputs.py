@@ -1,0 +1,239 @@
+"""Divide images or Parquet embeddings into shards, the same for every listing of the same files."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+from uniot.distributed.places import Entry, Place, StoredImage
+from uniot.errors import DataError, SettingsError
+from uniot.images.decoding import IMAGE_SUFFIXES
+from uniot.images.files import ImageFile, holds_images, labelled_images, labels_from_folders, unlabelled_images
+from uniot.io.files import parse_json
+from uniot.io.table_files import import_pyarrow
+from uniot.io.text import as_utf8
+
+IMAGES_PER_SHARD = 1024
+ROWS_PER_SHARD = 1 << 16
+_AT_A_TIME = 16
+
+Kind = Literal["images", "embeddings"]
+
+
+@dataclass(frozen=True)
+class RowGroups:
+    """Some row groups of a Parquet file.
+
+    Attributes:
+        name: name of the file in its folder; empty if the place is the file.
+        groups: numbers of the row groups.
+        first_row: number of the first of these rows among all rows of the input.
+    """
+
+    name: str
+    groups: tuple[int, ...]
+    first_row: int
+
+
+@dataclass(frozen=True)
+class Shard:
+    """A part of the input that becomes one file of the output.
+
+    Attributes:
+        number: number among all shards.
+        count: number of images or rows.
+        content: images, or the rows of a Parquet file.
+    """
+
+    number: int
+    count: int
+    content: tuple[ImageFile, ...] | RowGroups
+
+    def to_json(self) -> str:
+        """Return the shard as ASCII text, in which undecodable bytes of a file name are escaped."""
+        if isinstance(self.content, RowGroups):
+            content: Any = [self.content.name, self.content.groups, self.content.first_row]
+        else:
+            content = [(str(file.path), file.name, file.label) for file in self.content]
+        return json.dumps([self.number, self.count, content])
+
+    @classmethod
+    def from_json(cls, text: str, kind: Kind, place: Place) -> Shard:
+        """Return the shard that `to_json` wrote; `place` is the input."""
+        number, count, content = parse_json(text)
+        if kind == "embeddings":
+            return cls(number, count, RowGroups(content[0], tuple(content[1]), content[2]))
+        if place.is_url:
+            return cls(number, count, tuple(StoredImage(Path(name), name, label, place) for _, name, label in content))
+        return cls(number, count, tuple(ImageFile(Path(path), name, label) for path, name, label in content))
+
+
+@dataclass(frozen=True)
+class ShardedInput:
+    """An input in shards.
+
+    Attributes:
+        place: where it is.
+        kind: "images" or "embeddings".
+        shards: its shards, in order.
+        digest: SHA-256 of the listing: names, labels, sizes and times of the last change.
+    """
+
+    place: Place
+    kind: Kind
+    shards: tuple[Shard, ...]
+    digest: str
+
+    @property
+    def count(self) -> int:
+        """Return the number of images or rows."""
+        return sum(shard.count for shard in self.shards)
+
+
+def sharded_images(place: Place, *, labelled: bool = False, per_shard: int | None = None) -> ShardedInput:
+    """List the images of a collection, sorted by name, and divide them into shards.
+
+    Args:
+        place: a folder, a URL of one, a list file or an image.
+        labelled: whether the first folder of a name, or the list file, is the label.
+        per_shard: images per shard; `IMAGES_PER_SHARD` if None.
+
+    Raises:
+        DataError: there is no image, or an image has no label.
+    """
+    size = IMAGES_PER_SHARD if per_shard is None else per_shard
+    if not 1 <= size <= IMAGES_PER_SHARD:
+        raise SettingsError(f"per_shard is {size}. Give a number from 1 to {IMAGES_PER_SHARD}.")
+    if place.is_url:
+        return _of_images(place, *_stored_images(place, place.entries(), labelled=labelled), size)
+    if not holds_images(place.path):
+        raise DataError(f"{place} is not a folder of images, a list file or an image. Give one of these.")
+    files = labelled_images(place.path) if labelled else unlabelled_images(place.path)
+    # Workers may have another working folder.
+    files = [replace(file, path=file.path.absolute()) for file in files]
+    return _of_images(place, files, map(_status, files), size)
+
+
+def sharded_input(place: Place, *, per_shard: int | None = None) -> ShardedInput:
+    """Divide images, or the row groups of Parquet files, into shards, whichever the place holds.
+
+    Raises:
+        DataError: the place holds neither of them, or both.
+    """
+    if place.text.lower().endswith(".parquet") and place.is_file():
+        return _of_tables(place, [Entry("", *_size_and_time(place))])
+    if not place.is_url and not place.path.is_dir():
+        if not place.path.exists():
+            raise DataError(f"{place} does not exist. Give a folder of images or of Parquet files of embeddings.")
+        if not holds_images(place.path):
+            raise DataError(
+                f"{place} is neither images nor a Parquet file, and --engine ray reads no other embeddings. Give a "
+                "folder of images or of .parquet files, or leave out --engine."
+            )
+        return sharded_images(place, per_shard=per_shard)
+    entries = place.entries()
+    tables = [entry for entry in entries if entry.name.lower().endswith(".parquet") and not _is_hidden(entry.name, "_")]
+    if not tables:
+        return sharded_images(place, per_shard=per_shard)
+    images = [entry.name for entry in entries if _is_image(entry.name)]
+    if images:
+        raise DataError(
+            f"{place} holds Parquet files, such as {tables[0].name!r}, and images, such as {images[0]!r}. Give a "
+            "folder with one of the two."
+        )
+    return _of_tables(place, tables)
+
+
+def _of_images(place: Place, files: Sequence[ImageFile], status: Iterable[tuple[int, int]], size: int) -> ShardedInput:
+    digest = hashlib.sha256()
+    for file, (n_bytes, changed) in zip(files, status, strict=True):
+        digest.update(f"{as_utf8(file.name)}\0{n_bytes}\0{changed}\0{as_utf8(file.label or '')}\n".encode())
+    parts = [tuple(files[start : start + size]) for start in range(0, len(files), size)]
+    shards = tuple(Shard(number, len(part), part) for number, part in enumerate(parts))
+    return ShardedInput(place, "images", shards, digest.hexdigest())
+
+
+def _stored_images(
+    place: Place, entries: Sequence[Entry], *, labelled: bool
+) -> tuple[list[ImageFile], list[tuple[int, int]]]:
+    """Return the images among the entries of a folder, and size and time of each."""
+    found = [entry for entry in entries if _is_image(entry.name)]
+    if not found:
+        raise DataError(f"{place} holds no image and no Parquet file. Give a place with {' '.join(IMAGE_SUFFIXES)}.")
+    files: list[ImageFile] = [StoredImage(Path(entry.name), entry.name, None, place) for entry in found]
+    if labelled:
+        labels = labels_from_folders(files)
+        files = [replace(file, label=label) for file, label in zip(files, labels, strict=True)]
+    return files, [(entry.size, entry.changed) for entry in found]
+
+
+def _of_tables(place: Place, tables: Sequence[Entry]) -> ShardedInput:
+    digest = hashlib.sha256()
+    for table in tables:
+        digest.update(f"{as_utf8(table.name)}\0{table.size}\0{table.changed}\n".encode())
+    # Of a store, each footer takes as long as a request.
+    with ThreadPoolExecutor(_AT_A_TIME) as threads:
+        sizes = list(threads.map(partial(_group_sizes, place), [table.name for table in tables]))
+    shards: list[Shard] = []
+    first_row = 0
+    for table, groups in zip(tables, sizes, strict=True):
+        for numbers in _together(groups):
+            count = sum(groups[number] for number in numbers)
+            shards.append(Shard(len(shards), count, RowGroups(table.name, numbers, first_row)))
+            first_row += count
+    if not first_row:
+        raise DataError(f"{place} holds Parquet files without rows. Give at least one embedding.")
+    return ShardedInput(place, "embeddings", tuple(shards), digest.hexdigest())
+
+
+def _group_sizes(place: Place, name: str) -> list[int]:
+    pyarrow, parquet = import_pyarrow()
+    try:
+        with place.open(name) as file, parquet.ParquetFile(file) as table:
+            about = table.metadata
+            return [about.row_group(number).num_rows for number in range(about.num_row_groups)]
+    except (pyarrow.ArrowException, OSError) as error:
+        where = f"{place}/{name}" if name else place
+        raise DataError(
+            f"{where} cannot be read as a Parquet file ({error}). It may be truncated; make it again."
+        ) from None
+
+
+def _together(sizes: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    """Yield numbers of consecutive row groups with at most `ROWS_PER_SHARD` rows together, or one larger group."""
+    waiting: list[int] = []
+    for number, size in enumerate(sizes):
+        if waiting and sum(sizes[one] for one in waiting) + size > ROWS_PER_SHARD:
+            yield tuple(waiting)
+            waiting = []
+        if size:
+            waiting.append(number)
+    if waiting:
+        yield tuple(waiting)
+
+
+def _is_image(name: str) -> bool:
+    return name.lower().endswith(IMAGE_SUFFIXES) and not _is_hidden(name)
+
+
+def _is_hidden(name: str, *others: str) -> bool:
+    return any(part.startswith((".", *others)) or part == "__MACOSX" for part in name.split("/"))
+
+
+def _status(file: ImageFile) -> tuple[int, int]:
+    try:
+        status = file.path.stat()
+    except OSError:  # a broken link, which is reported when it is decoded
+        return -1, -1
+    return status.st_size, status.st_mtime_ns
+
+
+def _size_and_time(place: Place) -> tuple[int, int]:
+    about = place.filesystem.get_file_info(place.inner)
+    return int(about.size or 0), int(about.mtime_ns or 0)
