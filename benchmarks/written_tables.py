@@ -18,6 +18,7 @@ from pathlib import Path
 
 from uniot.benchmark.averages import Cell, ScoreGrid
 from uniot.benchmark.protocol import AVERAGE, TaskSet, paper_tables
+from uniot.benchmark.ranking import rank_methods
 from uniot.benchmark.results import Result, read_results
 from uniot.benchmark.studies import Finding, make_study, study_findings
 from uniot.benchmark.table_formats import to_markdown
@@ -65,6 +66,8 @@ def table(name: str) -> str:
     """Return a table by its name, as Markdown."""
     if name == "results":
         return several_sets()
+    if name == "every":
+        return every()
     if name == "later":
         return later()
     if name == "oracle-selection":
@@ -116,6 +119,32 @@ def several_sets() -> str:
 def every_result() -> Sequence[Result]:
     """Return the results of benchmarks/every_method.py."""
     return read_results(ROOT / "benchmarks" / "results" / "every-method.csv")
+
+
+def every() -> str:
+    """Return every method in all settings and on all data sets, by mean rank, with the processor time of a fit."""
+    found = every_result()
+    columns = {
+        "Office-31": (DATASET, "open-partial"),
+        "open": (DATASET, "open"),
+        "partial": (DATASET, "partial"),
+        "closed": (DATASET, "closed"),
+        "PACS": ("pacs", "open-partial"),
+        "digits": ("digits", "open-partial"),
+        "plants": ("plants", "open-partial"),
+    }
+    grids = []
+    for place in columns.values():
+        here = [one for one in found if (one.dataset, one.setting) == place]
+        grids.append(ScoreGrid(here, "h", list(dict.fromkeys(one.task for one in here)), None))
+    ranking = rank_methods(found)
+    lines = [["method", *columns, "mean rank", "seconds"], [":--", *["--:"] * (len(columns) + 2)]]
+    for method, rank in zip(ranking.methods, ranking.mean_ranks, strict=True):
+        seconds = [one.cpu_seconds for one in found if one.method == method and one.cpu_seconds]
+        means = [grid.cells(method)[-1].mean for grid in grids]
+        cells = ["–" if mean is None else f"{mean:.1f}" for mean in means]
+        lines.append([method_title(method), *cells, f"{rank:.1f}", f"{statistics.median(seconds):.0f}"])
+    return _pipes(lines)
 
 
 def later() -> str:
