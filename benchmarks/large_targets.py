@@ -26,6 +26,7 @@ from time import perf_counter, process_time
 import numpy as np
 from measure import Report, arguments
 
+import uniot.methods.unincm.neighbours as neighbours
 from uniot import UniNCM
 from uniot.methods.unincm.method import UniNCMMethod
 
@@ -109,7 +110,8 @@ def _in_a_process(folder: Path, stored: int) -> tuple[dict[str, float], np.ndarr
 
 
 def measured(folder: Path, stored: int) -> dict[str, float]:
-    UniNCMMethod.most_fitted_rows = stored
+    # All pairs are compared, in place of the index that near-duplicates of as many samples are searched with.
+    UniNCMMethod.most_fitted_rows = neighbours.MOST_COMPARED_WITH_ALL = stored
     source, classes = (np.load(folder / f"{name}.npy") for name in ("source", "source_classes"))
     target = np.load(folder / "target.npy", mmap_mode="r")
     with _OwnMemory() as memory:

@@ -216,7 +216,7 @@ def test_folder_and_missing_file_are_told_apart(tmp_path, kind):
     with pytest.raises(DataError, match=r"does not exist\. Give a file of embeddings: \.npz, \.npy"):
         read_embeddings(tmp_path / f"a{kind}")
     (tmp_path / f"a{kind}").mkdir()
-    with pytest.raises(DataError, match="is a folder. Give a file of embeddings"):
+    with pytest.raises(DataError, match="is a folder, and not one of .parquet files alone. Give a file of embeddings"):
         read_embeddings(tmp_path / f"a{kind}")
 
 

@@ -46,7 +46,7 @@ def test_a_folder_of_parquet_files_alone_has_embeddings(tmp_path, x):
     assert not holds_images(folder)
     (folder / "photo.jpg").write_bytes(b"")
     assert holds_images(folder)
-    with pytest.raises(DataError, match="folder with other files than .parquet"):
+    with pytest.raises(DataError, match="not one of .parquet files alone"):
         read_embeddings(folder)
     (tmp_path / "empty").mkdir()
     assert holds_images(tmp_path / "empty")

@@ -77,7 +77,7 @@ def test_oracle_groups_are_drawn_from_the_seed(day, features_of_day, monkeypatch
         seeds.append(seed)
         return spherical_kmeans(features, n_groups, seed=seed)
 
-    monkeypatch.setattr("uniot.discovery.groups.spherical_kmeans", recorded)
+    monkeypatch.setattr("uniot.discovery.kmeans.spherical_kmeans", recorded)
     for seed in (0, 7):
         h3_score(**day, oracle=True, features=features_of_day, seed=seed)
     assert seeds == [0, 7]
