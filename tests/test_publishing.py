@@ -58,7 +58,16 @@ def test_wheel_works_in_an_empty_environment(distributions, tmp_path):
     (wheel,) = distributions.glob("*.whl")
     venv.create(tmp_path / "env", with_pip=True)
     binaries = tmp_path / "env" / ("Scripts" if os.name == "nt" else "bin")
-    install = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-c", ROOT / "constraints.txt"]
+    install = [
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--disable-pip-version-check",
+        "--no-compile",
+        "-c",
+        ROOT / "constraints.txt",
+    ]
     run(binaries / "python", *install, f"{wheel}[report]", cwd=tmp_path)
     toy = make_toy_domains(3, 1, 2, samples_per_class=30, dimensions=16)
     np.savez(tmp_path / "labelled.npz", x=toy.x_source, y=toy.y_source)

@@ -175,8 +175,8 @@ def _read(path: Path, *, with_x: bool, table: Path | None = None) -> FileContent
     kind = path.suffix.lower()
     if path.is_dir() and not is_shard_folder(path):
         raise DataError(
-            f"{path} is a folder, and not one of .parquet files alone. Give a file of embeddings: {listed(_READERS)}; or "
-            "such a folder."
+            f"{path} is a folder, and not one of .parquet files alone. Give a file of embeddings: {listed(_READERS)}; "
+            "or such a folder."
         )
     if path.is_dir():
         return read_shards(path, with_x)
