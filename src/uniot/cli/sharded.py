@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Engine(Enum):
-    """What computes embeddings and predictions."""
+    """Names the engines that compute embeddings and predictions: this process, or Ray."""
 
     PROCESS = "process"
     RAY = "ray"

@@ -49,7 +49,7 @@ def import_ray(cluster: Cluster) -> Any:
 
 @dataclass(frozen=True)
 class Work:
-    """What the workers do with a sharded input.
+    """Holds a sharded input, the job that workers compute on it, and the folder of the results.
 
     Attributes:
         job: what is computed, from `uniot.distributed.workers`.
@@ -68,7 +68,7 @@ class Work:
 
 @dataclass(frozen=True)
 class Cluster:
-    """Where to compute.
+    """Describes the Ray cluster that computes, and the number of worker processes.
 
     Attributes:
         address: of a Ray cluster; that of `$RAY_ADDRESS`, or else a Ray of its own on this machine if None.

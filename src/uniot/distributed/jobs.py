@@ -1,4 +1,4 @@
-"""What a worker computes of a shard: embeddings of images, or predictions by a finished run."""
+"""Compute one shard in a worker: embeddings of images, or predictions by a finished run."""
 
 from __future__ import annotations
 
