@@ -18,6 +18,7 @@ from uniot.io.arrays import unit_rows
 from uniot.io.predictions import Prediction
 from uniot.methods.base import Method
 from uniot.methods.decision import Decision
+from uniot.methods.unincm.reliability import Reliability
 from uniot.training.features import features_of_inputs, features_of_samples
 from uniot.training.model import AdaptedModel
 from uniot.training.processes import Processes
@@ -119,8 +120,21 @@ def with_whole_target(model: AdaptedModel, target: Samples, rows: Tensor, proces
         threshold=None,
         target_odds=odds.numpy(),
         target_class_probability=of_class.numpy(),
+        reliability=_with_note(model, len(rows), n_target),
     )
     return by_rule.with_preference(model.settings.private_prior, model.settings.prefer)
+
+
+def _with_note(model: AdaptedModel, n_fitted: int, n_target: int) -> Reliability | None:
+    """Return the reliability with a warning about rare classes, if the rule was fitted to a part of the target."""
+    if model.reliability is None or model.method.most_fitted_rows is None:
+        return model.reliability
+    note = (
+        f"The rule was fitted to {n_fitted} of the {n_target} target samples, drawn at random. A class with fewer than "
+        "about 20 samples among these may be called unknown; if rare classes matter, adapt to a part in which they are "
+        "not rare."
+    )
+    return replace(model.reliability, warnings=(*model.reliability.warnings, note))
 
 
 def _transformed(model: AdaptedModel, target: Samples, rows: Tensor, ids: Tensor) -> Tensor:
