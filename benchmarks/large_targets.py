@@ -5,6 +5,9 @@
     python benchmarks/large_targets.py --sizes 100000 --exact     # and how many labels a fit to all samples shares
     python benchmarks/large_targets.py --sizes 100000 --stored 5000 20000 --exact    # other parts of the target
     python benchmarks/large_targets.py --folder /large-disk       # 10 000 000 samples are a file of ten gigabytes
+    python benchmarks/large_targets.py --sizes 10000 --classes 345 --each 500 --common 200    # many labelled samples
+    python benchmarks/large_targets.py --sizes 100000 --dominating 0.9                   # most are of one new class
+    python benchmarks/large_targets.py --sizes 100000 --classes 3 --common 2 --private 1      # few classes
 
 50 classes with 100 labelled samples each, of which 40 are in the target beside 20 others; 256 numbers per sample. One
 of the 40 is rare: one sample in two thousand. `--spread` is that within classes: at 1.2 they lie far apart, at 5 they
@@ -19,6 +22,7 @@ import os
 import subprocess
 import sys
 import threading
+from argparse import Namespace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter, process_time
@@ -31,8 +35,8 @@ from uniot import UniNCM
 from uniot.methods.unincm.method import UniNCMMethod
 
 SIZES = (10_000, 100_000, 1_000_000, 10_000_000)
-CLASSES, EACH, ABSENT, PRIVATE, WIDTH = 50, 100, 10, 20, 256
-RARE, SHARE_OF_RARE = ABSENT, 1 / 2000
+WIDTH = 256
+SHARE_OF_RARE = 1 / 2000
 _BLOCK = 50_000
 
 
@@ -47,6 +51,11 @@ def main() -> None:
         metavar="N",
         help="samples that the rule is fitted to, and among which neighbours are searched",
     )
+    parser.add_argument("--classes", type=int, default=50, help="labelled classes")
+    parser.add_argument("--each", type=int, default=100, help="labelled samples of each class")
+    parser.add_argument("--common", type=int, default=40, help="labelled classes that are in the target")
+    parser.add_argument("--private", type=int, default=20, help="other classes of the target")
+    parser.add_argument("--dominating", type=float, default=0, help="share of the target that is of its last class")
     parser.add_argument("--spread", type=float, default=1.2, help="standard deviation within a class")
     parser.add_argument("--exact", action="store_true", help="also fit to all samples, which takes n² time")
     parser.add_argument("--folder", type=Path, help="for the file of the target; default: a temporary folder")
@@ -58,9 +67,9 @@ def main() -> None:
     report, first = Report("large_targets", options.quick), None
     for size in (2000, 4000) if options.quick else options.sizes:
         with TemporaryDirectory(dir=options.folder) as folder:
-            write_domains(Path(folder), size, options.spread)
+            write_domains(Path(folder), size, options)
             truth = np.load(Path(folder) / "truth.npy")
-            wanted = np.where(truth < CLASSES, truth, -1)
+            wanted = np.where(truth < options.classes, truth, -1)
             exact = _in_a_process(Path(folder), size)[1] if options.exact else None
             for stored in options.stored:
                 found, labels = _in_a_process(Path(folder), stored)
@@ -73,8 +82,13 @@ def main() -> None:
                 report.at_most(f"{which}: time per sample relative to the first", per_sample / first, 1.5, "x")
                 right = labels == wanted
                 report.tell(f"{which}: right", 100 * float(right.mean()), "%")
-                rare = right[truth == RARE]
-                report.tell(f"{which}: right of the rare class", 100 * rare.sum() / max(len(rare), 1), "%")
+                for part, own in {
+                    "common": wanted >= 0,
+                    "private": wanted < 0,
+                    "the rare class": (truth == options.classes - options.common) & (options.common > 1),
+                }.items():
+                    if own.any():
+                        report.tell(f"{which}: right of {part}", 100 * float(right[own].mean()), "%")
                 if exact is not None:
                     equal = 100 * float((labels == exact).mean())
                     report.at_least(f"{which}: labels as by a fit to all samples", equal, 99, "%")
@@ -83,15 +97,18 @@ def main() -> None:
     report.finish(options.json)
 
 
-def write_domains(folder: Path, size: int, spread: float) -> None:
+def write_domains(folder: Path, size: int, options: Namespace) -> None:
     """Write both domains and the truth of the target."""
-    random = np.random.default_rng(0)
-    means = random.standard_normal((CLASSES + PRIVATE, WIDTH), dtype=np.float32)
-    source_classes = np.repeat(np.arange(CLASSES), EACH)
+    random, spread = np.random.default_rng(0), options.spread
+    absent, n_classes = options.classes - options.common, options.classes + options.private
+    means = random.standard_normal((n_classes, WIDTH), dtype=np.float32)
+    source_classes = np.repeat(np.arange(options.classes), options.each)
     source = means[source_classes] + spread * random.standard_normal((len(source_classes), WIDTH), dtype=np.float32)
     shift = random.standard_normal(WIDTH, dtype=np.float32) / 2
-    truth = random.integers(ABSENT + 1, CLASSES + PRIVATE, size)
-    truth[random.random(size) < SHARE_OF_RARE] = RARE
+    truth = random.integers(absent + (options.common > 1), n_classes, size)
+    truth[random.random(size) < options.dominating] = n_classes - 1
+    if options.common > 1:
+        truth[random.random(size) < SHARE_OF_RARE] = absent
     target = np.lib.format.open_memmap(folder / "target.npy", "w+", np.float32, (size, WIDTH))
     for start in range(0, size, _BLOCK):
         own = truth[start : start + _BLOCK]
