@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import nn
 
+from uniot.errors import DataError
 from uniot.images import graphs
 from uniot.images.extraction import extract
 from uniot.images.graphs import cached_graph, graph_folder, graph_of
@@ -167,6 +168,20 @@ def test_torch_computes_what_cannot_be_exported_and_that_is_remembered(when_expo
     forget()
     no_export()
     assert graph_of(split) is None
+
+
+@pytest.mark.parametrize("error", [MemoryError, OSError])
+def test_lack_of_memory_or_disk_is_not_remembered_as_a_network_that_cannot_be_exported(error, cache, monkeypatch):
+    def lacks(*_):
+        raise error
+
+    split = split_of(Chosen(lambda mean: mean))
+    export = graphs._onnx
+    monkeypatch.setattr(graphs, "_onnx", lacks)
+    with pytest.raises(DataError, match="cannot be prepared for onnxruntime"):
+        graph_of(split)
+    monkeypatch.setattr(graphs, "_onnx", export)
+    assert graph_of(split) is not None
 
 
 def test_failed_export_is_tried_again_with_another_version(forget, monkeypatch):

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import errno
+import os
+from unittest import mock
+
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import uniot.io.shards as shards
@@ -32,7 +38,7 @@ def test_shards_are_read_as_one_file_in_memory_or_on_disk(tmp_path, x, monkeypat
     monkeypatch.setattr(shards, "MOST_BYTES_IN_MEMORY", most_bytes)
     names = [f"{row}.jpg" for row in range(20)]
     folder = write(tmp_path / "shards", x, np.array(["cup", "fork"] * 10), names)
-    (folder / "_shards.json").write_text("{}")
+    (folder / "_shards.json").write_text('{"complete": true, "rows": 20}')
     read = read_embeddings(folder)
     assert isinstance(read.x, np.memmap) == (most_bytes == 0)
     assert np.array_equal(read.x, x)
@@ -96,3 +102,60 @@ def test_adapt_and_predict_take_folders_of_shards(tmp_path, uniot):
     assert answer.code == 0, answer.stderr
     assert (tmp_path / "new.csv").read_text() == tables[0]
     assert read_labels(target, names).tolist() == toy.oracle_y_target.tolist()
+
+
+@pytest.mark.parametrize(
+    ("manifest", "words"),
+    [
+        ('{"complete": false, "rows": null}', "is not finished. Run the command that writes it again"),
+        ('{"complete": true, "rows": 27}', "has 20 rows; expected were 27"),
+        ("[]", "_shards.json cannot be read"),
+        ("{}", "_shards.json cannot be read"),
+    ],
+)
+def test_an_output_that_is_not_whole_is_refused(tmp_path, x, manifest, words):
+    folder = write(tmp_path / "shards", x)
+    (folder / "_shards.json").write_text(manifest)
+    with pytest.raises(DataError, match=words):
+        read_embeddings(folder)
+
+
+def test_columns_in_another_order_are_refused(tmp_path):
+    for number, names in enumerate([("a", "b"), ("b", "a")]):
+        pq.write_table(pa.table({name: [1.0, 2.0] for name in names}), tmp_path / f"{number}.parquet")
+    with pytest.raises(DataError, match="1.parquet has its numbers in the columns b, a and .*0.parquet in a, b"):
+        read_embeddings(tmp_path)
+
+
+def test_shards_without_rows_are_left_out(tmp_path, x):
+    folder = write(tmp_path / "shards", x, np.array(["cup", "fork"] * 10))
+    empty = pq.read_table(folder / "part-00000.parquet")[:0]
+    for name in ("part-", "part-00001b"):
+        pq.write_table(empty, folder / f"{name}.parquet")
+    assert np.array_equal(read_embeddings(folder).x, x)
+
+
+def test_a_shard_that_changes_meanwhile_is_refused(tmp_path, x, monkeypatch):
+    folder = write(tmp_path / "shards", x)
+    monkeypatch.setattr(shards, "_count_rows", lambda path: 7)
+    with pytest.raises(DataError, match=r"part-00002.parquet had 7 rows and has 6 now"):
+        read_embeddings(folder)
+
+
+def test_a_full_disk_is_reported_before_the_embeddings_are_copied(tmp_path, x, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(shards, "MOST_BYTES_IN_MEMORY", 0)
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    with pytest.raises(DataError, match="No space left on device.*TMPDIR"):
+        read_embeddings(write(tmp_path / "shards", x))
+
+
+def test_a_long_label_of_one_shard_is_refused_before_all_rows_take_its_length(tmp_path, x):
+    labels = np.array(["cup"] * 20, dtype=object)
+    folder = write(tmp_path / "shards", x, labels.astype(str))
+    long = pa.table({"label": ["x" * 1_000_000], "x": pa.FixedSizeListArray.from_arrays(x[0], 4)})
+    pq.write_table(long, folder / "part-00003.parquet")
+    with mock.patch("uniot.io.array_files._MAX_LETTERS", 10_000_000), pytest.raises(DataError, match="Shorten"):
+        read_embeddings(folder)

@@ -168,6 +168,19 @@ def test_given_prototypes_are_kept():
     assert float(method.temperature) == pytest.approx(expected, rel=1e-4)
 
 
+@pytest.mark.parametrize("weight", [0.0, 0.5])
+def test_a_sample_has_no_part_in_its_own_half_of_an_average(weight):
+    given, source = rows_at(30, 60), rows_at(0, 20, 80, 90)
+    method, classes = build(2, 2, follows_target=False), torch.tensor([0, 0, 1, 1])
+    method.use_prototypes(GivenPrototypes(given, weight=weight))
+    method.finalize(final_features(source, classes.tolist(), source))
+    # The other sample of the class, and half way from it to the prototype that was given.
+    own = rows_at(20, 0, 90, 80) if weight == 0 else rows_at(25, 15, 75, 70)
+    cosines = (source @ method.prototypes.t()).scatter(1, classes[:, None], (source * own).sum(dim=1, keepdim=True))
+    expected = fit_temperature(cosines.double(), classes, [torch.tensor([0, 1])])
+    assert float(method.temperature) == pytest.approx(expected, rel=1e-4)
+
+
 @pytest.mark.parametrize("n_classes", [2, 3])
 def test_few_classes_are_enough(n_classes):
     toy = make_toy_domains(n_common=n_classes, n_source_private=0, n_target_private=2, samples_per_class=20)

@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from uniot.config import Settings
 from uniot.methods.glc import GLC, INFO, GLCOptions
 from uniot.methods.glc_clustering import negative_centres, one_vs_all_labels
+from uniot.methods.pseudo_labels import estimate_clusters
 
 
 def test_sample_far_from_every_class_is_unknown_by_one_against_all_clustering():
@@ -46,6 +47,10 @@ def test_cluster_of_positive_samples_alone_is_no_negative_cluster():
     centres = negative_centres(negative, start)
     # All three are nearest to the second centre, whose mean (0.2, 0.9333) has the direction (0.2095, 0.9778).
     assert centres.numpy() == pytest.approx(torch.tensor([[0.2095, 0.9778]]).numpy(), abs=1e-4)
+
+
+def test_features_of_one_number_get_the_least_number_of_clusters():
+    assert estimate_clusters(torch.rand(40, 1), 8, (0.25, 1, 2)) == 2
 
 
 def test_method_clusters_with_its_number_and_prior(monkeypatch):

@@ -117,3 +117,7 @@ def test_unknown_is_entropy_above_half_of_its_maximum():
     decision = by_hand().decide(torch.tensor([[2.08, 0.0], [2.10, 0.0], [0.0, 2.10]]))
     assert decision.known.tolist() == [False, True, True]
     assert decision.nearest.tolist() == [0, 0, 1]
+
+
+def test_a_batch_in_which_every_cost_is_huge_has_an_empty_plan():
+    assert torch.equal(soft_plan(torch.full((3, 4), 2000.0), epsilon=0.01, marginal_penalty=0.5), torch.zeros(3, 4))

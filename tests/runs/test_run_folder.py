@@ -130,6 +130,23 @@ def test_writer_that_failed_does_not_keep_others_out(tmp_path):
     enter_and_leave(tmp_path)
 
 
+def test_only_temporary_files_of_uniot_are_removed_and_none_of_another_run(tmp_path):
+    ours = [tmp_path / ".a.csv.12-34.partial", tmp_path / "checkpoints" / ".b.12-34.partial"]
+    others = [
+        tmp_path / ".download.partial",
+        tmp_path / "run" / ".lock",
+        tmp_path / "run" / ".a.csv.12-34.partial",
+        tmp_path / "deep" / "below" / ".a.csv.12-34.partial",
+    ]
+    for path in (*ours, *others):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("")
+    (tmp_path / ".labels.12-34.partial" / "data").mkdir(parents=True)
+    enter_and_leave(tmp_path)
+    assert not any(path.exists() for path in (*ours, tmp_path / ".labels.12-34.partial"))
+    assert all(path.exists() for path in others)
+
+
 def write_and_fail(folder: Path, *names: str) -> None:
     with only_one_writer(folder):
         for name in names:

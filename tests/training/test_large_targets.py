@@ -57,6 +57,12 @@ def test_the_whole_target_is_predicted_as_the_model_predicts_it(toy, sampled):
     assert any("fitted to 200 of the" in words for words in model.reliability.warnings)
 
 
+def test_a_target_that_is_not_stored_is_labelled_as_one_that_is(toy, sampled):
+    stored, forgotten = fitted(toy), fitted(toy, store_target=False)
+    assert forgotten.model_.method.stored_target().n_samples == 0
+    assert np.array_equal(stored.labels_, forgotten.labels_)
+
+
 def test_a_sample_leads_to_nearly_the_same_labels(toy, monkeypatch):
     whole = fitted(toy).labels_
     monkeypatch.setattr(UniNCMMethod, "most_fitted_rows", len(toy.x_target) // 2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import threading
@@ -241,3 +242,17 @@ def test_solve_computes_without_subnormal_numbers(monkeypatch):
     assert halves_the_smallest() > 0
     mass = plan.mass[plan.mass > 0]
     assert mass.min() >= np.finfo(np.float32).tiny
+
+
+def test_threads_that_torch_starts_later_do_not_flush():
+    code = """
+import torch
+from uniot.transport.rows import flushed_subnormals
+torch.set_num_threads(2)
+with flushed_subnormals():
+    torch.ones(1 << 18).mul_(2)
+print(int((torch.full((1 << 18,), 1e-39) * 0.5 == 0).sum()))
+"""
+    environment = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
+    assert done.stdout.strip() == "0"

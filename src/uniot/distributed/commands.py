@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -84,7 +85,8 @@ def embed_shards(
     """
     cluster = cluster or Cluster()
     import_ray(cluster)
-    source, place = sharded_images(Place.of(images), labelled=labelled, per_shard=per_shard), Place.of(out)
+    place = _output_of(out, images)
+    source = sharded_images(Place.of(images), labelled=labelled, per_shard=per_shard)
     reader = ImageReader.open(settings or ImageSettings.checked()).without_path()
     made_by = engine_key(reader.split)
     manifest = _manifest("embeddings", source, {"network": made_by, "labels": labelled})
@@ -129,7 +131,8 @@ def predict_shards(
     """
     cluster = cluster or Cluster()
     import_ray(cluster)
-    source, place = sharded_input(Place.of(new), per_shard=per_shard), Place.of(out)
+    place = _output_of(out, new)
+    source = sharded_input(Place.of(new), per_shard=per_shard)
     opened = Run.open(run, private_prior, prefer)
     bundle = Bundle.of(opened.files.needed_to_predict())
     reader = opened.model.reader
@@ -152,6 +155,15 @@ def predict_shards(
     return replace(output, n_known=n_known, groups=frozenset(groups))
 
 
+def _output_of(out: str | Path, given: str | Path) -> Place:
+    """Return the place of an output; raises DataError if it would be a part of the input when it is continued."""
+    place, source = Place.of(out), Place.of(given)
+    ends = [one.text if one.is_url else os.path.realpath(one.text) for one in (place, source)]
+    if f"{ends[0]}/".startswith(f"{ends[1]}/"):
+        raise DataError(f"{place} lies in {source}, which is read. Give a folder outside of it as --out.")
+    return place
+
+
 def _manifest(output: str, source: ShardedInput, settings: dict[str, Any]) -> Manifest:
     about = {"kind": source.kind, "place": source.place.text, "count": source.count, "digest": source.digest}
     return Manifest(output, about, settings, len(source.shards))
@@ -163,10 +175,10 @@ def _written(
     folder.begin()
     source = work.source
     counts = [shard.count for shard in source.shards]
-    done = set(range(len(counts))) if folder.manifest.complete else folder.done(counts)
+    done = folder.done(counts)
     missing = [shard for shard in source.shards if shard.number not in done]
     lost = run_shards(work, missing, cluster, on_progress) if missing else 0
-    skipped = folder.finish(counts)
+    skipped = folder.skipped() if folder.manifest.complete and not missing else folder.finish(counts)
     if work.strict and skipped:
         raise DataError(
             f"{skipped[0].name} cannot be used ({skipped[0].reason}); an earlier command without --strict skipped it. "

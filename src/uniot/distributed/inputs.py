@@ -8,16 +8,26 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
 from uniot.distributed.places import Entry, Place, StoredImage
-from uniot.errors import DataError, SettingsError
+from uniot.errors import DataError, SettingsError, UniotError
 from uniot.images.decoding import IMAGE_SUFFIXES
-from uniot.images.files import ImageFile, holds_images, labelled_images, labels_from_folders, unlabelled_images
-from uniot.io.files import parse_json
-from uniot.io.table_files import import_pyarrow
-from uniot.io.text import as_utf8
+from uniot.images.files import (
+    ImageFile,
+    files_below,
+    holds_images,
+    labelled_images,
+    labels_from_folders,
+    unlabelled_images,
+)
+from uniot.io.array_files import find_keys
+from uniot.io.files import MOST_SETTINGS_BYTES, parse_json
+from uniot.io.shards import MANIFEST, check_complete
+from uniot.io.table_files import import_pyarrow, vector_columns
+from uniot.io.text import as_utf8, listed
 
 IMAGES_PER_SHARD = 1024
 ROWS_PER_SHARD = 1 << 16
@@ -117,7 +127,7 @@ def sharded_images(place: Place, *, labelled: bool = False, per_shard: int | Non
     files = labelled_images(place.path) if labelled else unlabelled_images(place.path)
     # Workers may have another working folder.
     files = [replace(file, path=file.path.absolute()) for file in files]
-    return _of_images(place, files, map(_status, files), size)
+    return _of_images(place, files, (_size_and_time(file.path) for file in files), size)
 
 
 def sharded_input(place: Place, *, per_shard: int | None = None) -> ShardedInput:
@@ -127,7 +137,8 @@ def sharded_input(place: Place, *, per_shard: int | None = None) -> ShardedInput
         DataError: the place holds neither of them, or both.
     """
     if place.text.lower().endswith(".parquet") and place.is_file():
-        return _of_tables(place, [Entry("", *_size_and_time(place))])
+        about = place.filesystem.get_file_info(place.inner)
+        return _of_tables(place, [Entry("", int(about.size or 0), int(about.mtime_ns or 0))])
     if not place.is_url and not place.path.is_dir():
         if not place.path.exists():
             raise DataError(f"{place} does not exist. Give a folder of images or of Parquet files of embeddings.")
@@ -137,17 +148,32 @@ def sharded_input(place: Place, *, per_shard: int | None = None) -> ShardedInput
                 "folder of images or of .parquet files, or leave out --engine."
             )
         return sharded_images(place, per_shard=per_shard)
-    entries = place.entries()
-    tables = [entry for entry in entries if entry.name.lower().endswith(".parquet") and not _is_hidden(entry.name, "_")]
+    if place.is_url:
+        entries = place.entries()
+        tables = [entry for entry in entries if entry.name.lower().endswith(".parquet")]
+        images = [entry.name for entry in entries if _is_image(entry.name)]
+    else:
+        tables = _tables_below(place.path)
+        images = [name for name, _ in islice(files_below(place.text), 1)]
+    tables = [entry for entry in tables if not _is_hidden(entry.name, "_")]
     if not tables:
         return sharded_images(place, per_shard=per_shard)
-    images = [entry.name for entry in entries if _is_image(entry.name)]
     if images:
         raise DataError(
             f"{place} holds Parquet files, such as {tables[0].name!r}, and images, such as {images[0]!r}. Give a "
             "folder with one of the two."
         )
     return _of_tables(place, tables)
+
+
+def _tables_below(folder: Path) -> list[Entry]:
+    """Return the Parquet files of a folder of this machine, sorted by name."""
+    entries = []
+    for name, path in files_below(str(folder), (".parquet",)):
+        if as_utf8(name) != name:
+            raise DataError(f"{as_utf8(name)} in {folder} has a name that is not UTF-8. Rename it.")
+        entries.append(Entry(name, *_size_and_time(Path(path))))
+    return sorted(entries, key=lambda entry: entry.name)
 
 
 def _of_images(place: Place, files: Sequence[ImageFile], status: Iterable[tuple[int, int]], size: int) -> ShardedInput:
@@ -179,30 +205,60 @@ def _of_tables(place: Place, tables: Sequence[Entry]) -> ShardedInput:
         digest.update(f"{as_utf8(table.name)}\0{table.size}\0{table.changed}\n".encode())
     # Of a store, each footer takes as long as a request.
     with ThreadPoolExecutor(_AT_A_TIME) as threads:
-        sizes = list(threads.map(partial(_group_sizes, place), [table.name for table in tables]))
+        found = list(threads.map(partial(_layout, place), [table.name for table in tables]))
     shards: list[Shard] = []
     first_row = 0
-    for table, groups in zip(tables, sizes, strict=True):
+    for table, (groups, columns) in zip(tables, found, strict=True):
+        if columns != found[0][1]:
+            raise DataError(
+                f"{place}/{table.name} has its numbers in the columns {listed(columns)} and {tables[0].name} in "
+                f"{listed(found[0][1])}. Give the same columns in the same order."
+            )
         for numbers in _together(groups):
             count = sum(groups[number] for number in numbers)
             shards.append(Shard(len(shards), count, RowGroups(table.name, numbers, first_row)))
             first_row += count
     if not first_row:
         raise DataError(f"{place} holds Parquet files without rows. Give at least one embedding.")
+    check_complete(place, _manifest_of(place), first_row)
     return ShardedInput(place, "embeddings", tuple(shards), digest.hexdigest())
 
 
-def _group_sizes(place: Place, name: str) -> list[int]:
+def _manifest_of(place: Place) -> bytes | None:
+    """Return what the folder says of itself if it is the output of a command in shards; None otherwise."""
+    try:
+        return place.read(MANIFEST, MOST_SETTINGS_BYTES)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise DataError(f"{place}/{MANIFEST} cannot be read ({error}). Check the place and your credentials.") from None
+
+
+def _layout(place: Place, name: str) -> tuple[list[int], list[str]]:
+    """Return the numbers of rows of the row groups of a Parquet file, and the columns of its embeddings."""
     pyarrow, parquet = import_pyarrow()
+    where = f"{place}/{name}" if name else str(place)
     try:
         with place.open(name) as file, parquet.ParquetFile(file) as table:
             about = table.metadata
-            return [about.row_group(number).num_rows for number in range(about.num_row_groups)]
-    except (pyarrow.ArrowException, OSError) as error:
-        where = f"{place}/{name}" if name else place
+            columns, _ = embedding_columns(where, table)
+            return [about.row_group(number).num_rows for number in range(about.num_row_groups)], columns
+    except UniotError:
+        raise
+    except (pyarrow.ArrowException, OSError, KeyError) as error:
         raise DataError(
             f"{where} cannot be read as a Parquet file ({error}). It may be truncated; make it again."
         ) from None
+
+
+def embedding_columns(where: str, table: Any) -> tuple[list[str], str | None]:
+    """Return the columns of a Parquet file that hold the embeddings, and the one that holds their names, if any."""
+    names = table.schema_arrow.names
+    if len(set(names)) < len(names):
+        raise DataError(f"{where} has two columns of the same name among {listed(names)}. Give each its own name.")
+    roles = find_keys(names, with_x=False)
+    columns, _ = vector_columns(where, table.schema_arrow, set(roles.values()))
+    return columns, roles.get("ids")
 
 
 def _together(sizes: Sequence[int]) -> Iterator[tuple[int, ...]]:
@@ -226,14 +282,9 @@ def _is_hidden(name: str, *others: str) -> bool:
     return any(part.startswith((".", *others)) or part == "__MACOSX" for part in name.split("/"))
 
 
-def _status(file: ImageFile) -> tuple[int, int]:
+def _size_and_time(path: Path) -> tuple[int, int]:
     try:
-        status = file.path.stat()
-    except OSError:  # a broken link, which is reported when it is decoded
+        status = path.stat()
+    except OSError:  # a broken link, which is reported when it is read
         return -1, -1
     return status.st_size, status.st_mtime_ns
-
-
-def _size_and_time(place: Place) -> tuple[int, int]:
-    about = place.filesystem.get_file_info(place.inner)
-    return int(about.size or 0), int(about.mtime_ns or 0)

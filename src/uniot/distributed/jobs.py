@@ -12,7 +12,7 @@ from typing import Any, BinaryIO, Protocol, TypeVar, cast
 
 import numpy as np
 
-from uniot.distributed.inputs import RowGroups, Shard
+from uniot.distributed.inputs import RowGroups, Shard, embedding_columns
 from uniot.distributed.places import Place
 from uniot.distributed.shards import part_name, skipped_name, write_skipped
 from uniot.errors import DataError, RunFolderError, UniotError
@@ -22,11 +22,10 @@ from uniot.images.files import ImageFile
 from uniot.images.graphs import ENGINE, graph_of
 from uniot.images.reading import Skipped
 from uniot.images.splitting import Split
-from uniot.io.array_files import find_keys
 from uniot.io.embedding_files import write_embeddings
 from uniot.io.files import replacing
 from uniot.io.predictions import PredictionWriter
-from uniot.io.table_files import import_pyarrow, vector_columns, vectors
+from uniot.io.table_files import import_pyarrow, vectors
 from uniot.runs import Run
 from uniot.training.domains import inputs_of
 from uniot.training.images import Reading, predict_images
@@ -123,8 +122,7 @@ class EmbedJob:
         def compute(shard: Shard, source: Place, out: Place, *, strict: bool) -> list[Skipped]:
             files = _images_of(shard)
             found = _first(extract_blocks(files, reader.split, workers=workers, strict=strict))
-            if found.skipped:
-                write_skipped(out, skipped_name(shard.number), found.skipped)
+            write_skipped(out, skipped_name(shard.number), found.skipped)
             if found.files:
                 labels = np.array([str(file.label) for file in found.files]) if self.labelled else None
                 names = [file.name for file in found.files]
@@ -163,8 +161,7 @@ class PredictJob:
                 return []
             reading = Reading(strict=strict, workers=workers)
             found = _first(predict_images(model, _images_of(shard), reading))
-            if found.skipped:
-                write_skipped(out, skipped_name(shard.number), found.skipped)
+            write_skipped(out, skipped_name(shard.number), found.skipped)
             if found.files:
                 with _prediction_part(out, shard, model) as writer:
                     writer.write([file.name for file in found.files], found.prediction)
@@ -219,7 +216,11 @@ def _predict_rows(writer: PredictionWriter, rows: RowGroups, source: Place, mode
         with source.open(rows.name) as file, parquet.ParquetFile(file) as table:
             for x, names in _embedding_blocks(where, table, rows.groups):
                 samples = names or [str(row) for row in range(number, number + len(x))]
-                writer.write(samples, model.predict(inputs_of(x, model), samples))
+                try:
+                    inputs = inputs_of(x, model)
+                except DataError as error:
+                    raise DataError(f"{where}, from row {number} of the input on: {error}") from None
+                writer.write(samples, model.predict(inputs, samples))
                 number += len(x)
     except UniotError:
         raise
@@ -229,9 +230,8 @@ def _predict_rows(writer: PredictionWriter, rows: RowGroups, source: Place, mode
 
 def _embedding_blocks(where: str, table: Any, groups: Sequence[int]) -> Iterator[tuple[np.ndarray, list[str] | None]]:
     """Yield embeddings (n_rows, n_features) of row groups in bounded memory, and their names if the file has them."""
-    roles = find_keys(table.schema_arrow.names, with_x=False)
-    columns, _ = vector_columns(where, table.schema_arrow, set(roles.values()))
-    named = [roles["ids"]] if "ids" in roles else []
+    columns, name = embedding_columns(where, table)
+    named = [] if name is None else [name]
     start = 0
     for batch in table.iter_batches(batch_size=_READ_ROWS, columns=[*columns, *named], row_groups=list(groups)):
         names = batch.column(named[0]).to_pylist() if named else None

@@ -1,7 +1,7 @@
 """The folder of an output in shards: `part-00000.parquet` and so on, and `_shards.json`, which says what they are of.
 
-A shard without a readable image has no part. What could not be read stands in `_skipped.csv`, and until all shards are
-done in one such table per shard, which is written before the part.
+A shard without a readable image has no part. What could not be read stands in `_skipped.csv`, and in one such table per
+shard, which is written before the part.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ from uniot.distributed.places import Place
 from uniot.errors import DataError, RunFolderError
 from uniot.images.reading import Skipped
 from uniot.io.files import MOST_SETTINGS_BYTES, MOST_TEXT_BYTES, parse_json, write_table, write_text
+from uniot.io.shards import MANIFEST
 from uniot.io.table_files import import_pyarrow
 
-MANIFEST, SKIPPED = "_shards.json", "_skipped.csv"
+SKIPPED = "_skipped.csv"
 FORMAT = "uniot-shards-1"
 _PART = re.compile(r"part-(\d{5,9})\.parquet", re.ASCII)
 _SKIPPED_OF = re.compile(r"_skipped-(\d{5,9})\.csv", re.ASCII)
@@ -125,6 +126,8 @@ class ShardFolder:
     def finish(self, counts: Sequence[int]) -> list[Skipped]:
         """Check that every row is there, write the table of unreadable images, and mark the output as complete.
 
+        The tables of single shards stay: if a part is lost later, they say which rows are missing.
+
         Args:
             counts: number of images or rows per shard, (n_shards,).
 
@@ -134,8 +137,6 @@ class ShardFolder:
         Raises:
             RunFolderError: a part is missing, damaged, or has another number of rows than its shard.
         """
-        if self.manifest.complete:
-            return _read_skipped(self.place, SKIPPED) if self.manifest.skipped else []
         names = {entry.name for entry in self.place.entries(below=False)}
         skipped_by_shard = [
             self._skipped_of(number) if skipped_name(number) in names else [] for number in range(len(counts))
@@ -149,15 +150,14 @@ class ShardFolder:
                     "it, and run the same command again."
                 )
         all_skipped = [one for skipped in skipped_by_shard for one in skipped]
-        if all_skipped:
-            write_skipped(self.place, SKIPPED, all_skipped)
+        write_skipped(self.place, SKIPPED, all_skipped)
         self.manifest = replace(self.manifest, complete=True, rows=sum(rows), skipped=len(all_skipped))
         self._write(self.manifest)
-        # Only now: until the manifest is complete, these tables are needed to continue.
-        for number, skipped in enumerate(skipped_by_shard):
-            if skipped:
-                self.place.delete(skipped_name(number))
         return all_skipped
+
+    def skipped(self) -> list[Skipped]:
+        """Return the images that could not be read, of a complete output."""
+        return _read_skipped(self.place, SKIPPED) if self.manifest.skipped else []
 
     def column(self, number: int, names: Sequence[str]) -> dict[str, list[Any]]:
         """Return columns of a part by their names; empty ones if the shard has no part."""
@@ -189,7 +189,11 @@ class ShardFolder:
 
 
 def write_skipped(place: Place, name: str, skipped: Sequence[Skipped]) -> None:
-    """Write path and reason of unreadable images as a CSV table."""
+    """Write path and reason of unreadable images as a CSV table; if there are none, delete an earlier one."""
+    if not skipped:
+        if place.has(name):
+            place.delete(name)
+        return
     with place.writing(name) as path:
         write_table(path, ("path", "reason"), [(one.name, one.reason) for one in skipped])
 

@@ -124,7 +124,7 @@ def stream_images(where: Path) -> Iterator[ImageFile]:
     if _kind(where) != "folder":
         yield from unlabelled_images(where)
         return
-    found = (ImageFile(Path(path), as_utf8(name)) for name, path in _walk(str(where)))
+    found = (ImageFile(Path(path), as_utf8(name)) for name, path in files_below(str(where)))
     first = next(found, None)
     if first is None:
         raise _no_image(where)
@@ -238,7 +238,7 @@ def _absolute(path: Path) -> str:
 
 def _images_below(folder: Path) -> list[tuple[str, str]]:
     """Return name and path of every image, sorted by code points: the same order on every system."""
-    found = sorted((as_utf8(name), path) for name, path in _walk(str(folder)))
+    found = sorted((as_utf8(name), path) for name, path in files_below(str(folder)))
     if not found:
         raise _no_image(folder)
     return found
@@ -251,10 +251,10 @@ def _no_image(folder: Path) -> DataError:
     )
 
 
-def _walk(top: str) -> Iterator[tuple[str, str]]:
-    """Yield name below `top` and path of every image that is not hidden, in bounded memory.
+def files_below(top: str, suffixes: tuple[str, ...] = IMAGE_SUFFIXES) -> Iterator[tuple[str, str]]:
+    """Yield name below `top` and path of every file with one of the suffixes that is not hidden, in bounded memory.
 
-    The images of a folder come before those of its subfolders, sorted by name; in a very large folder only within
+    The files of a folder come before those of its subfolders, sorted by name; in a very large folder only within
     blocks. Links are followed, except into a folder above the link.
     """
     waiting: list[tuple[str, str, tuple[tuple[int, int], ...]]] = [(top, "", ())]
@@ -274,7 +274,7 @@ def _walk(top: str) -> Iterator[tuple[str, str]]:
                             continue
                         if _is_folder(entry):
                             below.append((entry.path, f"{prefix}{entry.name}/", (*parents, here)))
-                        elif entry.name.lower().endswith(IMAGE_SUFFIXES) and _is_for_decoding(entry):
+                        elif entry.name.lower().endswith(suffixes) and _is_for_decoding(entry):
                             yield prefix + entry.name, entry.path
             waiting += sorted(below, reverse=True)
         except OSError as error:

@@ -23,7 +23,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from uniot.errors import RunFolderError
+from uniot.errors import DataError, RunFolderError
 from uniot.images.store import default_folder
 from uniot.io.files import parse_json, replacing
 
@@ -169,6 +169,11 @@ def _exported(split: Split, key: str) -> Graph | None:
         content = _onnx(network, split.preparation.crop)
         graph = Graph(content)
         agrees = _agree(graph, network, split.preparation.crop)
+    except (MemoryError, OSError) as error:  # another time it may succeed
+        raise DataError(
+            f"the network cannot be prepared for {ENGINE} ({str(error) or 'not enough memory'}). Make room in memory "
+            "or on the disk, and run the same command again."
+        ) from error
     except Exception:  # exporter and runtime raise errors of every type for layers that they do not know
         agrees = False
     if not agrees:

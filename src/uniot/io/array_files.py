@@ -42,11 +42,13 @@ class FileContent:
         x: embeddings, (n_samples, n_features); None if they were not requested.
         y: labels, (n_samples,); None if the file has none.
         ids: sample names, (n_samples,); None if the file has none.
+        columns: names of the columns of a table that hold the embeddings.
     """
 
     x: np.ndarray | None = None
     y: np.ndarray | None = None
     ids: list[str] | None = None
+    columns: tuple[str, ...] = ()
 
 
 def find_keys(names: Collection[str], with_x: bool) -> dict[str, str]:

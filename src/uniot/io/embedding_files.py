@@ -178,18 +178,18 @@ def _read(path: Path, *, with_x: bool, table: Path | None = None) -> FileContent
             f"{path} is a folder, and not one of .parquet files alone. Give a file of embeddings: {listed(_READERS)}; "
             "or such a folder."
         )
-    if path.is_dir():
-        return read_shards(path, with_x)
-    if not path.is_file():
+    if not path.is_dir() and not path.is_file():
         raise DataError(f"{path} does not exist. Give a file of embeddings: {listed(_READERS)}.")
-    if kind not in _READERS:
+    if path.is_file() and kind not in _READERS:
         raise DataError(f"{path} ends with {kind!r}. Embeddings are read from {listed(_READERS)} files.")
     try:
-        content = _READERS[kind](path, with_x)
+        content = read_shards(path, with_x) if path.is_dir() else _READERS[kind](path, with_x)
     except MemoryError as error:
         raise DataError(
             f"{path} needs more memory than is available ({error}). Give fewer samples, or an .npy file."
         ) from None
+    if path.is_dir():
+        return content
     beside = path.with_suffix(".csv")
     if table is None and kind == ".npy" and content.y is None and beside.is_file():
         table = beside

@@ -7,6 +7,8 @@ import errno
 import io
 import json
 import os
+import re
+import shutil
 import stat
 import sys
 import threading
@@ -27,6 +29,9 @@ MOST_SETTINGS_BYTES = 1 << 24
 """Largest size of a file of settings or scores."""
 
 _MOST_DIGITS = 300
+_LOCK = ".lock"
+# The names of `temporary_path`.
+_PARTIAL = re.compile(r"\..+\.\d+-\d+\.partial", re.ASCII | re.DOTALL)
 
 
 def open_regular(path: Path) -> BinaryIO:
@@ -266,7 +271,7 @@ def only_one_writer(folder: Path, wait_seconds: float = 0.0) -> Iterator[None]:
     with ExitStack() as stack:
         try:
             stack.enter_context(_folder_made(folder))
-            stack.enter_context(file_lock(folder / ".lock", wait_seconds))
+            stack.enter_context(file_lock(folder / _LOCK, wait_seconds))
         except BlockingIOError:
             raise RunFolderError(
                 f"another uniot process is writing to {folder}. Wait for it, or give another folder."
@@ -276,6 +281,18 @@ def only_one_writer(folder: Path, wait_seconds: float = 0.0) -> Iterator[None]:
                 f"{folder} cannot be written ({error.strerror}). Give a folder that you may write to."
             ) from error
         if not wait_seconds:
-            for left_by_a_killed_process in folder.rglob(".*.partial"):
-                left_by_a_killed_process.unlink(missing_ok=True)
+            _remove_partial_files(folder)
         yield
+
+
+def _remove_partial_files(folder: Path) -> None:
+    """Remove what a killed process left of `temporary_path` in a folder and below it, but not in folders of others."""
+    below = [inner for inner in folder.iterdir() if inner.is_dir() and not inner.is_symlink()]
+    for inner in (folder, *(inner for inner in below if not (inner / _LOCK).exists())):
+        for path in inner.glob(".*.partial"):
+            if not _PARTIAL.fullmatch(path.name):
+                continue
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)

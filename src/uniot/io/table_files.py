@@ -161,7 +161,8 @@ def _parquet_content(path: Path, table: Any, with_x: bool) -> FileContent:
     ids = values.get("ids")
     if ids is not None and None in ids:
         raise DataError(f"{path} has no name in row {ids.index(None)}. Name all rows, or leave the column out.")
-    return FileContent(x, _checked_labels(path, values.get("y")), None if ids is None else [str(name) for name in ids])
+    ids = None if ids is None else [str(name) for name in ids]
+    return FileContent(x, _checked_labels(path, values.get("y")), ids, tuple(columns))
 
 
 def vector_columns(path: Path | str, schema: Any, others: Collection[str]) -> tuple[list[str], np.dtype[Any]]:

@@ -141,7 +141,7 @@ class Calibrated(Method):
 
     @torch.no_grad()
     def finalize(self, final: FinalFeatures) -> None:
-        """Compute the class means, unless prototypes were given, and fit the temperature."""
+        """Compute the prototypes, class means or what was given, and fit the temperature."""
         rows = F.normalize(final.source, dim=1)
         assert final.class_sums is not None
         sums, counts = final.class_sums.sums.sum(dim=0), final.class_sums.counts.sum(dim=0)
@@ -149,10 +149,11 @@ class Calibrated(Method):
         given, weight = (means, 0.0) if self._given is None else (self._given.rows, self._given.weight)
         self.prototypes.copy_(F.normalize(weight * given + (1 - weight) * means, dim=1))
         cosines = self.cosines(rows)
-        if self._given is None:
+        if weight < 1:
             # Nothing is left of a class with one sample if that is taken away.
-            others = sums[final.classes] - rows * (counts[final.classes] > 1)[:, None]
-            cosines.scatter_(1, final.classes[:, None], (rows * F.normalize(others, dim=1)).sum(dim=1, keepdim=True))
+            others = F.normalize(sums[final.classes] - rows * (counts[final.classes] > 1)[:, None], dim=1)
+            own = F.normalize(weight * given[final.classes] + (1 - weight) * others, dim=1)
+            cosines.scatter_(1, final.classes[:, None], (rows * own).sum(dim=1, keepdim=True))
         halves = [draw_half(len(self.prototypes), final.generator) for _ in range(self.options.n_halves)]
         temperature = fit_temperature(cosines, final.classes, halves)
         if self.options.follows_target:

@@ -37,7 +37,8 @@ def soft_plan(cost: Tensor, epsilon: float = 0.01, marginal_penalty: float = 0.5
     """
     check_finite(cost, "cost")
     solved = unbalanced_plan(-cost.detach().double().cpu(), epsilon=epsilon, marginal_penalty=marginal_penalty)
-    return (solved.mass * solved.total_mass).to(cost)
+    # Costs that are large against τ leave no mass that a number could hold, and no share of it either.
+    return (solved.mass * solved.total_mass).to(cost) if solved.total_mass else cost.new_zeros(cost.shape)
 
 
 class JUMBOTOptions(JointTransportOptions):

@@ -42,7 +42,7 @@ class MATHSOptions(MethodOptions):
     contrast_weight: float = Field(0.1, ge=0, le=1e3, description="Weight of the contrast between neighbours.")
     prototype_weight: float = Field(0.1, ge=0, le=1e3, description="Weight of the self-training.")
     n_averaged: int = Field(4, ge=0, le=1000, description="Target neighbours with which a sample is tested.")
-    significance: float = Field(0.05, gt=0, le=1, description="Largest p-value of one mode with private classes.")
+    significance: float = Field(0.05, ge=0.001, le=1, description="Largest p-value of one mode with private classes.")
     alignment: float = Field(0.5, ge=0, lt=1, description="Fraction of the steps before the self-training.")
     rounds: int = Field(10, ge=1, le=1000, description="Times in a run that the prototypes are computed.")
 

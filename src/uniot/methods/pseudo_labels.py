@@ -63,7 +63,7 @@ def estimate_clusters(features: Tensor, n_classes: int, multiples: Iterable[floa
     rows = evenly_spaced(features, _MOST_EMBEDDED_ROWS).cpu().numpy()
     # A silhouette needs a cluster with two rows, and t-SNE a few neighbours that differ.
     candidates = [number for number in numbers if number < len(rows)]
-    if len(candidates) < 2 or len(rows) < _LEAST_EMBEDDED_ROWS or (rows == rows[0]).all():
+    if len(candidates) < 2 or len(rows) < _LEAST_EMBEDDED_ROWS or rows.shape[1] < 2 or (rows == rows[0]).all():
         return numbers[0]
     scores = []
     # With several threads the order of a sum may vary, and t-SNE magnifies the difference.

@@ -50,7 +50,7 @@ class TargetBatch:
         features: normalised with the statistics of the batch, (n, d).
         logits: of the frozen classifier, (n, c).
         labels: pseudo-label per sample, `n_classes` for unknown, (n,).
-        rows: stored feature that each pseudo-label was made from, (n, d).
+        rows: newest stored feature of each sample, or of its nearest stored one, (n, d).
         neighbours: stored features of the nearest other samples, (n, k, d).
     """
 

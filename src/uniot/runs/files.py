@@ -114,7 +114,7 @@ def contents_text(model: AdaptedModel, features: Mapping[str, Tensor]) -> str:
         (
             files.features,
             f"{_size(features)}: adapted features, in half precision, of {n_target} target samples and {len(rows)} "
-            f"{labelled}, for the report and the labelling page; `uniot predict` does not read them",
+            f"{labelled}, for the report and the labelling page",
         ),
     ]
     if model.history.rows:

@@ -150,8 +150,6 @@ def finalize(
     group = np.full(len(known), -1, dtype=np.int64)
     group[~known] = groups.group
     answers = Prediction(nearest, known, known_score, confidence, group, groups.confidence(features, group))
-    if not settings.store_target:
-        method.forget_samples()
     return AdaptedModel(
         method=method,
         groups=groups,

@@ -146,7 +146,11 @@ def fit(domains: Domains, settings: Settings, context: FitContext | None = None)
             class_sizes=domains.class_sizes,
             rule_target=None if part is None or part.fits_rule else target,
         )
-        return model if part is None else with_whole_target(model, target, part.rows, context.processes)
+        if part is not None:
+            model = with_whole_target(model, target, part.rows, context.processes)
+        if not settings.store_target:
+            model.method.forget_samples()
+        return model
 
     def as_if_ended() -> AdaptedModel:
         # Counting private classes takes seconds and changes no decision.

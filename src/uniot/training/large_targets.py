@@ -19,7 +19,7 @@ from uniot.io.predictions import Prediction
 from uniot.methods.base import Method
 from uniot.methods.decision import Decision
 from uniot.methods.unincm.reliability import Reliability
-from uniot.training.features import features_of_inputs, features_of_samples
+from uniot.training.features import features_of_samples
 from uniot.training.model import AdaptedModel
 from uniot.training.processes import Processes
 from uniot.training.samples import Samples, generator_for
@@ -145,6 +145,6 @@ def _transformed(model: AdaptedModel, target: Samples, rows: Tensor, ids: Tensor
     transformed = torch.empty(len(ids), model.target_features.shape[1])
     transformed[fitted] = torch.from_numpy(model.target_features[place[fitted].numpy()])
     if not fitted.all():
-        inputs = target.batch(ids[~fitted])
-        transformed[~fitted] = model.method.transform(features_of_inputs(model.method, inputs))
+        features, _ = features_of_samples(model.method, target, ids[~fitted])
+        transformed[~fitted] = model.method.transform(features)
     return transformed

@@ -259,12 +259,20 @@ def one_numpy_thread() -> AbstractContextManager[object]:
     return limited
 
 
+@cache
+def _start_torch_threads(number: int) -> None:
+    """Let torch start its threads, as an operation on many numbers does."""
+    torch.ones(number << 16).add_(1)
+
+
 @contextmanager
 def flushed_subnormals() -> Iterator[None]:
-    """Round subnormal results of this thread to zero, as a context manager; other threads are not affected.
+    """Round subnormal results of this thread to zero, as a context manager.
 
-    Products of small kernel entries are subnormal, below rounding, and on some processors many times as slow.
+    Products of small kernel entries are subnormal, below rounding, and on some processors many times as slow. Threads
+    that already run are not affected; one that starts in the block would keep flushing.
     """
+    _start_torch_threads(torch.get_num_threads())
     tiny = np.finfo(np.float32).tiny
     was_on = bool(tiny * np.float32(0.5) == 0)
     if was_on or not torch.set_flush_denormal(True):

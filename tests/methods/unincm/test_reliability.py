@@ -47,6 +47,13 @@ def test_accuracy_is_the_mean_over_known_and_unknown_samples():
     assert assessed(known_fraction=0.25).accuracy == pytest.approx(0.25 * known.accuracy + 0.75 * unknown.accuracy)
 
 
+def test_one_class_that_fills_the_target_is_named_though_the_estimate_is_high():
+    found = assessed(known_fraction=0.0, common=0.1, agreement=0.0)
+    assert found.accuracy > 0.7
+    assert any("most samples are of one single class" in words for words in found.warnings)
+    assert not any("single class" in words for words in assessed(common=0.9, agreement=0.0).warnings)
+
+
 def test_size_counts_no_further_than_it_was_fitted():
     assert assessed(n_target=1500) == assessed(n_target=10**6)
     assert assessed(n_target=2).accuracy == assessed(n_target=26).accuracy < assessed(n_target=100).accuracy

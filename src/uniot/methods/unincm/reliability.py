@@ -40,6 +40,7 @@ _SMALLEST, _LARGEST = 26, 1500
 _UNTRUSTED, _DOUBTED, _CERTAIN = 0.4, 0.6, 0.7
 # Kappa of two halves of the directions: most targets with a dominant class are below, and many that look different.
 _LOW_AGREEMENT = 0.5
+_NOTHING_COMMON = 0.5
 _MOSTLY_UNKNOWN = 0.6
 # A class with a probability of presence between these is neither found nor excluded.
 _MAYBE_PRESENT = (0.25, 0.75)
@@ -163,7 +164,8 @@ def assess(
     known, unknown = (_logistic(weights, statistics, n_target) for weights in (_KNOWN, _UNKNOWN))
     accuracy = known_fraction * known + (1 - known_fraction) * unknown
     warnings = [*_low_accuracy(accuracy), *_nothing_common(statistics.common)]
-    if accuracy < _CERTAIN:
+    # A single class that fills the target looks as if nothing were common, and is estimated as if all were right.
+    if accuracy < _CERTAIN or statistics.common < _NOTHING_COMMON:
         warnings += [*_one_class(statistics.agreement), *_mostly_unknown(statistics, known_fraction, classes)]
     warnings += others
     of_known, of_unknown = known if known_fraction > 0 else None, unknown if known_fraction < 1 else None
@@ -191,7 +193,7 @@ def _low_accuracy(accuracy: float) -> tuple[str, ...]:
 
 
 def _nothing_common(common: float) -> tuple[str, ...]:
-    if common >= 0.5:
+    if common >= _NOTHING_COMMON:
         return ()
     return (
         "no source class stands out in the target: either they have nothing in common, or the target looks so "
