@@ -78,6 +78,8 @@ def table(name: str) -> str:
         return settings("unincm", "settings", "open-partial")
     if name == "settings-efficientnet":
         return settings("unincm-efficientnet")
+    if name == "tasks-efficientnet":
+        return tasks([one for one in results("unincm-efficientnet") if one.setting == "open-partial"])
     if name == "settings-beyond":
         return settings("beyond")
     if name == "number-of-classes":
@@ -219,6 +221,19 @@ def settings(first: str, *others: str) -> str:
     header = [["method", *names.values()], [":--", *["--:"] * len(names)]]
     rows = [[method_title(name), *(_spread(grid.cells(name)[-1]) for grid in grids.values())] for name in methods]
     return _pipes([*header, *rows])
+
+
+def tasks(found: Sequence[Result]) -> str:
+    """Return the scores of one method on every task beside those of the paper's UniOT."""
+    (method,) = {one.method for one in found}
+    names = list(dict.fromkeys(one.task for one in found))
+    columns = [ScoreGrid(found, score, names, None).cells(method) for score in ("h", "h3_oracle", "h3_honest")]
+    header = ["task", "H", "H³ oracle", "H³ honest", "H, paper", "H³, paper"]
+    lines = [header, [":--", *["--:"] * (len(header) - 1)]]
+    for place, task in enumerate((*names, AVERAGE)):
+        paper = [paper_tables().reported(DATASET, "uniot", task, score) for score in ("h", "h3_oracle")]
+        lines.append([task, *(_spread(column[place]) for column in columns), *(f"{number:.2f}" for number in paper)])
+    return _pipes(lines)
 
 
 def number_of_classes(*names: str) -> str:

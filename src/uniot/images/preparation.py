@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 Pixels = NDArray[np.uint8]
 
 # Increased when the same settings give other pixels, so that stored embeddings are computed again.
-_VERSION = 1
+_VERSION = 2
+# A little less than 2: photographs of 1000 pixels, resized to 256, are decoded at half their size.
+_DECODED = 1.9
 # Larger than the images of any network; those of timm take about a thousand pixels per side.
 _MAX_SIDE = 8192
 
@@ -114,14 +116,21 @@ class Preparation:
         numbers = ",".join(f"{value:g}" for value in (*self.mean, *self.std))
         return f"v{_VERSION} {self.mode} {self.resize} {self.crop} {self.interpolation} {numbers}"
 
+    @property
+    def decoded_side(self) -> int:
+        """Return the length in pixels of the shorter side that a photograph is decoded at, if it is larger.
+
+        That is several times as fast, and about twice the size that is needed is as good as all of it.
+        """
+        return int(_DECODED * self.resize)
+
     def read(self, data: bytes) -> Pixels:
         """Return the pixels of an image file, decoded, resized and cropped, (3, crop, crop).
 
         Raises:
             UnreadableImage: `data` cannot be decoded.
         """
-        # Decoding a photograph at twice the needed size only is several times as fast.
-        return self.image(decode(data, shortest_side=2 * self.resize))
+        return self.image(decode(data, shortest_side=self.decoded_side))
 
     def image(self, image: Image) -> Pixels:
         """Return the pixels of an RGB image, resized and cropped, (3, crop, crop)."""

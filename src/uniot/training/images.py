@@ -83,8 +83,7 @@ class ImageSamples:
 
     def _varied(self, index: int, drawn: list[float]) -> np.ndarray:
         preparation = self._preparation
-        # Decoded at twice the size that is needed, as for prediction.
-        image = decode(self._bytes(index), shortest_side=2 * preparation.resize)
+        image = decode(self._bytes(index), shortest_side=preparation.decoded_side)
         square = preparation.square(image)
         room = preparation.resize - preparation.crop + 1
         top, left = int(drawn[0] * room), int(drawn[1] * room)
