@@ -4,9 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 # A process for every core, of one thread each: threads of several processes would be in each other's way.
-# One worker more than cores, because tests also wait: for browsers, servers and other processes.
-WORKERS := $(shell echo $$(( $$(nproc 2>/dev/null || echo 2) + 1 )))
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
