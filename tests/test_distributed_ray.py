@@ -91,7 +91,7 @@ def parts(out: Path) -> list[Path]:
     return list(out.glob("part-*.parquet"))
 
 
-def wait_for(condition, seconds: float = 90) -> None:
+def wait_for(condition, seconds: float = 240) -> None:
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "it took too long"

@@ -211,7 +211,7 @@ def test_second_writer_is_kept_out_and_a_short_one_waits(tmp_path, monkeypatch):
 
 
 def test_short_writer_leaves_the_temporary_files_of_others_alone(tmp_path):
-    partial = tmp_path / ".page.html.1.partial"
+    partial = tmp_path / ".page.html.1-2.partial"
     partial.touch()
     with Run.writer(tmp_path, wait=True):
         assert partial.exists()
