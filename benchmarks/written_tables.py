@@ -1,24 +1,27 @@
 """The tables of README.md, docs/results.md and docs/beyond-the-paper.md, made from the results in benchmarks/results/.
 
-    python benchmarks/written_tables.py            # writes them
+    python benchmarks/written_tables.py            # writes them, and the critical-difference diagram
     python benchmarks/written_tables.py --check    # fails where one is not as the results are
 
 A table stands between two comments, `<!-- table NAME -->` and `<!-- end of table -->`; `table` knows the names.
+The diagram is docs/figures/every-method.svg.
 Each file of results is the results.csv of a `uniot benchmark`, which docs/results.md names.
 """
 
 from __future__ import annotations
 
 import re
+import shutil
 import statistics
 import sys
+import tempfile
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
 from uniot.benchmark.averages import Cell, ScoreGrid
 from uniot.benchmark.protocol import AVERAGE, TaskSet, paper_tables
-from uniot.benchmark.ranking import rank_methods
+from uniot.benchmark.ranking import rank_methods, write_critical_difference
 from uniot.benchmark.results import Result, read_results
 from uniot.benchmark.studies import Finding, make_study, study_findings
 from uniot.benchmark.table_formats import to_markdown
@@ -27,7 +30,16 @@ from uniot.datasets.catalogue import benchmark_set
 
 ROOT = Path(__file__).parents[1]
 PAGES = (ROOT / "README.md", ROOT / "docs" / "results.md", ROOT / "docs" / "beyond-the-paper.md")
+DIAGRAM = ROOT / "docs" / "figures" / "every-method.svg"
 DATASET = "office31"
+_SETTINGS = {
+    "open-partial": "open-partial, H",
+    "open": "open, H",
+    "partial": "partial, accuracy",
+    "closed": "closed, accuracy",
+}
+# The methods of README.md and of the tables that have no room for all.
+_SHOWN = ("unincm", "uniot", "ppot", "lead", "dance", "source-only")
 # What the papers of the later methods report on Office-31, open-partial, fine-tuned; notes are below the table.
 _LATER = {
     "mlnet": "92.8 ¹",
@@ -53,8 +65,12 @@ def main() -> None:
             stale.append(page.name)
             if "--check" not in sys.argv[1:]:
                 page.write_text(made, encoding="utf-8")
+    if not diagram_is_current():
+        stale.append(DIAGRAM.name)
+        if "--check" not in sys.argv[1:]:
+            write_diagram()
     if stale and "--check" in sys.argv[1:]:
-        sys.exit(f"{', '.join(stale)}: tables are not as the results are. Run python benchmarks/written_tables.py.")
+        sys.exit(f"{', '.join(stale)}: not as the results are. Run python benchmarks/written_tables.py.")
 
 
 def filled(text: str) -> str:
@@ -68,27 +84,25 @@ def table(name: str) -> str:
         return several_sets()
     if name == "every":
         return every()
-    if name == "later":
-        return later()
     if name == "oracle-selection":
         return oracle_selection()
     if name == "compared":
         return compared()
     if name == "settings":
-        return settings("unincm", "settings", "open-partial")
+        return settings([one for name in _SHOWN for one in of_method(name)])
     if name == "settings-efficientnet":
-        return settings("unincm-efficientnet")
+        return settings(results("unincm-efficientnet"))
     if name == "tasks-efficientnet":
         return tasks([one for one in results("unincm-efficientnet") if one.setting == "open-partial"])
     if name == "settings-beyond":
-        return settings("beyond")
+        return settings(results("beyond"))
     if name == "number-of-classes":
-        return number_of_classes("unincm", "unincm-efficientnet")
+        return number_of_classes(of_method("unincm"), results("unincm-efficientnet"))
+    if name == "whole-h":
+        return whole(open_partial(DATASET), by_score=True)
     if name == "ablation":
-        return whole("ablation", "h")
+        return whole(results("ablation"))
     kind, _, rest = name.partition("-")
-    if kind == "whole":
-        return whole("open-partial", rest.replace("-", "_"))
     if kind == "study":
         return study(rest)
     raise ValueError(f"there is no table called {name!r}")
@@ -99,28 +113,29 @@ def results(name: str) -> Sequence[Result]:
     return read_results(ROOT / "benchmarks" / "results" / f"{DATASET}-{name}.csv")
 
 
-def several_sets() -> str:
-    """Return the mean H-score of five methods on several data sets, open-partial."""
-    methods = ("unincm", "uniot", "dance", "ovanet", "source-only")
-    office31 = [*results("open-partial"), *(one for one in results("unincm") if one.setting == "open-partial")]
-    others = read_results(ROOT / "benchmarks" / "results" / "several-sets-open-partial.csv")
-    columns = {"Office-31": office31}
-    for name, title in (("pacs", "PACS"), ("digits", "digits"), ("plants", "plants")):
-        columns[title] = [one for one in others if one.dataset == name]
-    lines = [["method", *columns], [":--", *["--:"] * len(columns)]]
-    for method in methods:
-        cells = []
-        for found in columns.values():
-            tasks = list(dict.fromkeys(one.task for one in found))
-            cells.append(f"{ScoreGrid(found, 'h', tasks, None).cells(method)[-1].mean:.1f}")
-        lines.append([method_title(method), *cells])
-    return _pipes(lines)
-
-
 @cache
 def every_result() -> Sequence[Result]:
     """Return the results of benchmarks/every_method.py."""
     return read_results(ROOT / "benchmarks" / "results" / "every-method.csv")
+
+
+def open_partial(dataset: str) -> list[Result]:
+    """Return what they are on a data set, open-partial."""
+    return [one for one in every_result() if (one.dataset, one.setting) == (dataset, "open-partial")]
+
+
+def of_method(name: str) -> list[Result]:
+    """Return what they are of a method on Office-31, in all settings."""
+    return [one for one in every_result() if (one.dataset, one.method) == (DATASET, name)]
+
+
+def several_sets() -> str:
+    """Return the mean H-score of some methods on several data sets, open-partial."""
+    columns = {"Office-31": DATASET, "PACS": "pacs", "digits": "digits", "plants": "plants"}
+    grids = [_grid(open_partial(dataset)) for dataset in columns.values()]
+    lines = [["method", *columns], [":--", *["--:"] * len(columns)]]
+    rows = [[method_title(name), *(f"{grid.cells(name)[-1].mean:.1f}" for grid in grids)] for name in _SHOWN]
+    return _pipes([*lines, *rows])
 
 
 def every() -> str:
@@ -135,32 +150,34 @@ def every() -> str:
         "digits": ("digits", "open-partial"),
         "plants": ("plants", "open-partial"),
     }
-    grids = []
-    for place in columns.values():
-        here = [one for one in found if (one.dataset, one.setting) == place]
-        grids.append(ScoreGrid(here, "h", list(dict.fromkeys(one.task for one in here)), None))
+    grids = [_grid([one for one in found if (one.dataset, one.setting) == place]) for place in columns.values()]
     ranking = rank_methods(found)
-    lines = [["method", *columns, "mean rank", "seconds"], [":--", *["--:"] * (len(columns) + 2)]]
+    others = rank_methods([one for one in found if one.dataset != DATASET])
+    elsewhere = dict(zip(others.methods, others.mean_ranks, strict=True))
+    lines = [["method", *columns, "rank", "elsewhere", "seconds"], [":--", *["--:"] * (len(columns) + 3)]]
     for method, rank in zip(ranking.methods, ranking.mean_ranks, strict=True):
         seconds = [one.cpu_seconds for one in found if one.method == method and one.cpu_seconds]
         means = [grid.cells(method)[-1].mean for grid in grids]
         cells = ["–" if mean is None else f"{mean:.1f}" for mean in means]
-        lines.append([method_title(method), *cells, f"{rank:.1f}", f"{statistics.median(seconds):.0f}"])
+        ranks = [f"{rank:.1f}", f"{elsewhere[method]:.1f}"]
+        lines.append([method_title(method), *cells, *ranks, f"{statistics.median(seconds):.0f}"])
     return _pipes(lines)
 
 
-def later() -> str:
-    """Return the later methods on Office-31, open-partial, seed 0, beside the numbers of their papers."""
-    tasks = benchmark_set(DATASET).tasks
-    place = (DATASET, "open-partial", 0)
-    found = [one for one in every_result() if (one.dataset, one.setting, one.seed) == place]
-    lines = [["method", *tasks, "average", "seconds", "paper"], [":--", *["--:"] * (len(tasks) + 3)]]
-    grid = ScoreGrid(found, "h", tasks, None)
-    for method in sorted(_LATER, key=lambda method: -(grid.cells(method)[-1].mean or 0)):
-        seconds = [one.cpu_seconds for one in found if one.method == method and one.cpu_seconds]
-        cells = [f"{cell.mean:.1f}" if cell.mean is not None else "–" for cell in grid.cells(method)]
-        lines.append([method_title(method), *cells, f"{statistics.median(seconds):.0f}", _LATER[method]])
-    return _pipes(lines)
+def diagram_is_current() -> bool:
+    """Return whether the diagram has every method with its mean rank."""
+    ranking = rank_methods(every_result())
+    text = DIAGRAM.read_text(encoding="utf-8") if DIAGRAM.exists() else ""
+    labels = zip(ranking.methods, ranking.mean_ranks, strict=True)
+    return all(f"{method_title(method)} {rank:.1f}" in text for method, rank in labels)
+
+
+def write_diagram() -> None:
+    """Draw the mean ranks of all methods; see `write_critical_difference`."""
+    with tempfile.TemporaryDirectory() as folder:
+        for path in write_critical_difference(Path(folder), DIAGRAM.stem, rank_methods(every_result())):
+            if path.suffix == DIAGRAM.suffix:
+                shutil.copyfile(path, DIAGRAM)
 
 
 def oracle_selection() -> str:
@@ -176,49 +193,36 @@ def oracle_selection() -> str:
 
 
 def compared() -> str:
-    """Return the means over the tasks of every method beside the paper's numbers, by decreasing H-score."""
-    found = [*results("open-partial"), *(one for one in results("unincm") if one.setting == "open-partial")]
-    tasks = benchmark_set(DATASET).tasks
+    """Return the means over the tasks of every method beside its paper's numbers, by decreasing H-score."""
+    found = open_partial(DATASET)
     methods = list(dict.fromkeys(result.method for result in found))
     cells = {
-        score: {method: ScoreGrid(found, score, tasks, None).cells(method)[-1] for method in methods}
-        for score in ("h", "h3_oracle", "h3_honest")
+        score: {method: _grid(found, score).cells(method)[-1] for method in methods}
+        for score in ("h", "h3_oracle", "h3_honest", "auroc")
     }
-    lines = [["method", "H", "H³ oracle", "H³ honest", "H, paper", "H³, paper"], [":--", *["--:"] * 5]]
+    header = ["method", "H", "H³ oracle", "H³ honest", "AUROC", "H, paper", "H³, paper"]
+    lines = [header, [":--", *["--:"] * (len(header) - 1)]]
     for method in sorted(methods, key=lambda method: -(cells["h"][method].mean or 0)):
         own = [_spread(cells[score][method]) for score in cells]
-        paper = [paper_tables().reported(DATASET, method, AVERAGE, score) for score in ("h", "h3_oracle")]
-        lines.append([method_title(method), *own, *("–" if number is None else f"{number:.2f}" for number in paper)])
+        reported = [paper_tables().reported(DATASET, method, AVERAGE, score) for score in ("h", "h3_oracle")]
+        paper = ["–" if number is None else f"{number:.2f}" for number in reported]
+        lines.append([method_title(method), *own, _LATER.get(method, paper[0]), paper[1]])
     return _pipes(lines)
 
 
-def whole(name: str, score: str) -> str:
-    """Return one score of every method on every task."""
-    return to_markdown(make_table(results(name), score, dataset=DATASET)).strip()
+def whole(found: Sequence[Result], *, by_score: bool = False) -> str:
+    """Return the H-score of every method on every task, by decreasing mean if asked."""
+    methods = list(dict.fromkeys(result.method for result in found))
+    if by_score:
+        methods.sort(key=lambda method: -(_grid(found).cells(method)[-1].mean or 0))
+    return to_markdown(make_table(found, "h", dataset=DATASET, methods=methods)).strip()
 
 
-def settings(first: str, *others: str) -> str:
-    """Return H, or the accuracy if nothing is private, in the four settings; means over the tasks.
-
-    Args:
-        first: a file of results in all settings.
-        others: further ones, of methods in several settings.
-    """
-    found = [result for name in (first, *others) for result in results(name)]
-    tasks = benchmark_set(DATASET).tasks
-    names = {
-        "open-partial": "open-partial, H",
-        "open": "open, H",
-        "partial": "partial, accuracy",
-        "closed": "closed, accuracy",
-    }
-    several = [result.method for result in found if result.setting != "open-partial"]
-    methods = list(dict.fromkeys(several))
-    grids = {
-        setting: ScoreGrid([result for result in found if result.setting == setting], "h", tasks, None)
-        for setting in names
-    }
-    header = [["method", *names.values()], [":--", *["--:"] * len(names)]]
+def settings(found: Sequence[Result]) -> str:
+    """Return H, or the accuracy if nothing is private, in the four settings; means over the tasks."""
+    methods = list(dict.fromkeys(result.method for result in found))
+    grids = {setting: _grid([result for result in found if result.setting == setting]) for setting in _SETTINGS}
+    header = [["method", *_SETTINGS.values()], [":--", *["--:"] * len(_SETTINGS)]]
     rows = [[method_title(name), *(_spread(grid.cells(name)[-1]) for grid in grids.values())] for name in methods]
     return _pipes([*header, *rows])
 
@@ -226,22 +230,20 @@ def settings(first: str, *others: str) -> str:
 def tasks(found: Sequence[Result]) -> str:
     """Return the scores of one method on every task beside those of the paper's UniOT."""
     (method,) = {one.method for one in found}
-    names = list(dict.fromkeys(one.task for one in found))
-    columns = [ScoreGrid(found, score, names, None).cells(method) for score in ("h", "h3_oracle", "h3_honest")]
+    columns = [_grid(found, score).cells(method) for score in ("h", "h3_oracle", "h3_honest")]
     header = ["task", "H", "H³ oracle", "H³ honest", "H, paper", "H³, paper"]
     lines = [header, [":--", *["--:"] * (len(header) - 1)]]
-    for place, task in enumerate((*names, AVERAGE)):
+    for place, task in enumerate((*dict.fromkeys(one.task for one in found), AVERAGE)):
         paper = [paper_tables().reported(DATASET, "uniot", task, score) for score in ("h", "h3_oracle")]
         lines.append([task, *(_spread(column[place]) for column in columns), *(f"{number:.2f}" for number in paper)])
     return _pipes(lines)
 
 
-def number_of_classes(*names: str) -> str:
+def number_of_classes(*several: Sequence[Result]) -> str:
     """Return the number of private classes found and its error; means over tasks and seeds."""
     published, rows = benchmark_set(DATASET), []
-    for name in names:
-        found = results(name)
-        for setting in dict.fromkeys(result.setting for result in found):
+    for found in several:
+        for setting in _SETTINGS:
             true = len(TaskSet.of_published(DATASET).splits([setting])[setting].target_private)
             here = [result.n_groups for result in found if result.setting == setting and result.n_groups is not None]
             off = [abs(number - true) for number in here]
@@ -267,6 +269,11 @@ def study(name: str) -> str:
             lines.append([value, *(_spread(here[point.value, method]) for method in methods)])
         tables.append(_pipes(lines))
     return "\n\n".join(tables)
+
+
+def _grid(found: Sequence[Result], score: str = "h") -> ScoreGrid:
+    """Return a score of each method on each of the tasks, in per cent."""
+    return ScoreGrid(found, score, list(dict.fromkeys(one.task for one in found)), None)
 
 
 def _spread(cell: Cell | Finding) -> str:
