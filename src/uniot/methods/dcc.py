@@ -24,7 +24,7 @@ from uniot.methods.dcc_consensus import (
     moved_centres,
     search_consensus,
 )
-from uniot.methods.head import HeadMethod
+from uniot.methods.head import NormalisedHeadMethod
 from uniot.nn.memory import SampleBank
 from uniot.transport.rows import Shards, before_and_all
 
@@ -51,7 +51,7 @@ class DCCOptions(MethodOptions):
     drawn_samples: int = Field(3, ge=1, le=10_000, description="Samples of each of them, in each domain.")
 
 
-class DCC(HeadMethod):
+class DCC(NormalisedHeadMethod):
     """Adapt by Domain Consensus Clustering. Paper: Li et al., CVPR 2021.
 
     Fifteen times per run the target is clustered, with the number of clusters at which clusters and source classes
@@ -90,7 +90,6 @@ class DCC(HeadMethod):
         backbone: nn.Module | None = None,
     ) -> None:
         super().__init__(in_features, n_classes, settings, options, backbone)
-        self.norm = nn.BatchNorm1d(settings.feature_size)
         self.source_bank = SampleBank(self.queue_size, in_features)
         self.target_bank = SampleBank(self.queue_size, in_features)
         self.round_length = max(1, self.steps // options.rounds)
@@ -100,28 +99,6 @@ class DCC(HeadMethod):
         self.register_buffer("classes", torch.full((self.most_clusters,), -1))
         # Zero before the first round.
         self.register_buffer("n_clusters", torch.zeros(2, dtype=torch.long))
-
-    def project(self, embeddings: Tensor, *, learning: bool) -> Tensor:
-        """Return features, (n, feature_size), of embeddings (n, d).
-
-        Args:
-            embeddings: output of the backbone.
-            learning: whether to normalise with the statistics of these rows instead of the running ones.
-        """
-        norm = self.norm
-        return F.batch_norm(
-            self.bottleneck(embeddings).float(),
-            norm.running_mean,
-            norm.running_var,
-            norm.weight,
-            norm.bias,
-            # The variance of a single row is undefined.
-            training=learning and len(embeddings) > 1,
-        )
-
-    def features(self, inputs: Tensor) -> Tensor:
-        """Return features, (n, feature_size), of inputs (n, ...)."""
-        return self.project(self.backbone(inputs), learning=False)
 
     def step(self, batch: Batch) -> Losses:
         """Return the losses of one step.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from uniot.config import Settings
@@ -84,3 +85,37 @@ class HeadMethod(Method):
         """Decide for the class of the largest logit; known if the score is not below the threshold."""
         with torch.no_grad():
             return Decision.of(self.classifier(features).softmax(dim=1), self.score(features), self.threshold)
+
+
+class NormalisedHeadMethod(HeadMethod):
+    """The same with batch normalisation after the bottleneck.
+
+    Attributes:
+        norm: the normalisation; prediction uses its running statistics.
+    """
+
+    def __init__(
+        self,
+        in_features: int,
+        n_classes: int,
+        settings: Settings,
+        options: MethodOptions,
+        backbone: nn.Module | None = None,
+    ) -> None:
+        super().__init__(in_features, n_classes, settings, options, backbone)
+        self.norm = nn.BatchNorm1d(settings.feature_size)
+
+    def project(self, embeddings: Tensor, *, learning: bool) -> Tensor:
+        """Return features, (n, feature_size), of embeddings (n, d).
+
+        Args:
+            embeddings: output of the backbone.
+            learning: whether to normalise with the statistics of these rows instead of the running ones.
+        """
+        norm, rows = self.norm, self.bottleneck(embeddings).float()
+        learning = learning and len(rows) > 1  # the variance of a single row is undefined
+        return F.batch_norm(rows, norm.running_mean, norm.running_var, norm.weight, norm.bias, learning)
+
+    def features(self, inputs: Tensor) -> Tensor:
+        """Return features, (n, feature_size), of inputs (n, ...)."""
+        return self.project(self.backbone(inputs), learning=False)

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from uniot.config import Settings
 from uniot.methods.base import Batch, Losses, MethodInfo, MethodOptions
-from uniot.methods.head import HeadMethod
+from uniot.methods.head import NormalisedHeadMethod
 from uniot.nn.losses import entropy
 from uniot.transport.partial import partial_plan
 
@@ -92,7 +92,7 @@ class PPOTOptions(MethodOptions):
     rounds: int = Field(5, ge=1, le=1000, description="Times in a run that α is taken from recent batches.")
 
 
-class PPOT(HeadMethod):
+class PPOT(NormalisedHeadMethod):
     """Adapt by partial transport of mass α from the target batch to source prototypes of capacity α / (β c) each.
 
     α estimates the fraction of target samples, β the fraction of source classes that are common. The features are a
@@ -115,7 +115,6 @@ class PPOT(HeadMethod):
         self, in_features: int, n_classes: int, settings: Settings, options: PPOTOptions, backbone: nn.Module | None
     ) -> None:
         super().__init__(in_features, n_classes, settings, options, backbone)
-        self.norm = nn.BatchNorm1d(settings.feature_size)
         self.threshold.fill_(options.threshold)
         self.first = round(options.pretraining * self.steps)
         self.round_length = max(1, math.ceil((self.steps - self.first) / options.rounds))
@@ -125,13 +124,7 @@ class PPOT(HeadMethod):
 
     def project(self, embeddings: Tensor, *, learning: bool) -> Tensor:
         """Return features, (n, feature_size), of embeddings (n, d); `learning` uses the statistics of these rows."""
-        norm, rows = self.norm, self.bottleneck(embeddings).float()
-        learning = learning and len(rows) > 1  # the variance of a single row is undefined
-        return F.batch_norm(rows, norm.running_mean, norm.running_var, norm.weight, norm.bias, learning).relu()
-
-    def features(self, inputs: Tensor) -> Tensor:
-        """Return features, (n, feature_size), of inputs (n, ...)."""
-        return self.project(self.backbone(inputs), learning=False)
+        return super().project(embeddings, learning=learning).relu()
 
     def step(self, batch: Batch) -> Losses:
         """Return the losses: CE of the source, and after pretraining + 5 √⟨P, M⟩ + 0.01 mean(w H) - 2 mean(u H)."""

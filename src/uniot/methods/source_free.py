@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from uniot.config import Settings
 from uniot.errors import SettingsError
 from uniot.methods.base import Batch, Losses, Method, MethodOptions, unchanged
-from uniot.methods.head import HeadMethod
+from uniot.methods.head import NormalisedHeadMethod
 from uniot.methods.pseudo_labels import estimate_clusters, soft_labels
 from uniot.nn.memory import SampleBank
 from uniot.nn.networks import WeightNormLinear
@@ -80,7 +80,7 @@ class SourceFreeOptions(MethodOptions):
     )
 
 
-class SourceFreeMethod(HeadMethod):
+class SourceFreeMethod(NormalisedHeadMethod):
     """Adapt a source model to the target without source samples; a subclass implements pseudo-labels and losses.
 
     Stage 1 trains bottleneck and classifier by cross-entropy with smoothed labels on the source alone. Stage 2 never
@@ -121,7 +121,6 @@ class SourceFreeMethod(HeadMethod):
         nn.init.xavier_normal_(bottleneck.weight)
         nn.init.zeros_(bottleneck.bias)
         self.bottleneck = bottleneck
-        self.norm = nn.BatchNorm1d(settings.feature_size)
         self.classifier = WeightNormLinear(settings.feature_size, n_classes)
         self.bank = SampleBank(self.queue_size, settings.feature_size)
         self.threshold.fill_(1 - options.entropy_threshold)
@@ -160,28 +159,6 @@ class SourceFreeMethod(HeadMethod):
     def source_weights(self) -> dict[str, Tensor]:
         """Return copies of the networks' weights by name, for `load_source`."""
         return {name: value.clone() for name, value in _networks(self.state_dict()).items()}
-
-    def project(self, embeddings: Tensor, *, learning: bool) -> Tensor:
-        """Return features, (n, feature_size), of embeddings (n, d).
-
-        Args:
-            embeddings: output of the backbone.
-            learning: whether to normalise with the statistics of these rows instead of the running ones.
-        """
-        norm = self.norm
-        return F.batch_norm(
-            self.bottleneck(embeddings).float(),
-            norm.running_mean,
-            norm.running_var,
-            norm.weight,
-            norm.bias,
-            # The variance of a single row is undefined.
-            training=learning and len(embeddings) > 1,
-        )
-
-    def features(self, inputs: Tensor) -> Tensor:
-        """Return features, (n, feature_size), of inputs (n, ...)."""
-        return self.project(self.backbone(inputs), learning=False)
 
     def is_prepared(self) -> bool:
         """Whether the bank is filled, or stage 1 will fill it."""
