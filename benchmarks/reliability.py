@@ -23,7 +23,7 @@ from measure import arguments
 from uniot.benchmark.features import DIGITS, DataSet, write_digits
 from uniot.benchmark.universality import plan_universality
 from uniot.benchmark.worker import fit, load_data
-from uniot.methods.unincm.reliability import regressors
+from uniot.methods.unincm.reliability import DOUBTED, estimated_accuracies, regressors
 
 _RIDGE = 3.0
 _STEPS = 20
@@ -39,6 +39,7 @@ class Task:
         known_share: share of the samples called known.
         known_accuracy: share of right answers among them; NaN if there are none.
         unknown_accuracy: the same among samples called unknown.
+        estimates: of both accuracies by `model.reliability_`, (2,).
     """
 
     dataset: str
@@ -46,12 +47,18 @@ class Task:
     known_share: float
     known_accuracy: float
     unknown_accuracy: float
+    estimates: np.ndarray
 
     @property
     def accuracy(self) -> float:
         shares = self.known_share, 1 - self.known_share
         accuracies = self.known_accuracy, self.unknown_accuracy
         return sum(share * accuracy for share, accuracy in zip(shares, accuracies, strict=True) if share > 0)
+
+    @property
+    def estimated_accuracy(self) -> float:
+        known, unknown = self.estimates
+        return self.known_share * known + (1 - self.known_share) * unknown
 
 
 def main() -> None:
@@ -63,6 +70,7 @@ def main() -> None:
     print("known  ", np.round(known, 2).tolist())
     print("unknown", np.round(unknown, 2).tolist())
     print(f"{len(tasks)} tasks: off by {100 * errors(tasks, known, unknown).mean():.1f} points on average")
+    show_warnings(tasks)
     left_out = {}
     for name in datasets:
         others = [task for task in tasks if task.dataset != name]
@@ -72,6 +80,19 @@ def main() -> None:
             print(f"{name}, fitted without it: {100 * left_out[name].mean():.1f}")
     if left_out:
         print(f"mean of these: {100 * np.mean([error.mean() for error in left_out.values()]):.1f}")
+
+
+def show_warnings(tasks: list[Task]) -> None:
+    """Print how often samples called known are doubted although the answers as a whole are not."""
+    some = [task for task in tasks if task.known_share > 0]
+    for limit in (0.3, 0.4, 0.5, 0.6):
+        doubted = [task for task in some if task.estimates[0] < limit and task.estimated_accuracy >= DOUBTED]
+        right = [task.known_accuracy for task in doubted]
+        wrongly = sum(accuracy > 0.7 for accuracy in right)
+        print(
+            f"known below {100 * limit:.0f} %, all not doubted: {len(doubted)} of {len(some)} tasks, "
+            f"in truth {100 * np.mean(right) if right else math.nan:.0f} % right, {wrongly} of them above 70 %"
+        )
 
 
 def fitted(options: Namespace) -> Iterator[Task]:
@@ -96,6 +117,7 @@ def fitted(options: Namespace) -> Iterator[Task]:
                 float(is_known.mean()),
                 float(is_right[is_known].mean()) if is_known.any() else math.nan,
                 float(is_right[~is_known].mean()) if not is_known.all() else math.nan,
+                np.array(estimated_accuracies(method.statistics, len(is_known))),
             )
     print("\r", end="")
 

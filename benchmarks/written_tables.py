@@ -100,6 +100,8 @@ def table(name: str) -> str:
         return number_of_classes(of_method("unincm"), results("unincm-efficientnet"))
     if name == "whole-h":
         return whole(open_partial(DATASET), by_score=True)
+    if name == "target-learners":
+        return target_learners()
     if name == "ablation":
         return whole(results("ablation"))
     kind, _, rest = name.partition("-")
@@ -194,20 +196,21 @@ def oracle_selection() -> str:
 
 def compared() -> str:
     """Return the means over the tasks of every method beside its paper's numbers, by decreasing H-score."""
-    found = open_partial(DATASET)
-    methods = list(dict.fromkeys(result.method for result in found))
-    cells = {
-        score: {method: _grid(found, score).cells(method)[-1] for method in methods}
-        for score in ("h", "h3_oracle", "h3_honest", "auroc")
-    }
+    means = _means(open_partial(DATASET), ("h", "h3_oracle", "h3_honest", "auroc"))
     header = ["method", "H", "H³ oracle", "H³ honest", "AUROC", "H, paper", "H³, paper"]
     lines = [header, [":--", *["--:"] * (len(header) - 1)]]
-    for method in sorted(methods, key=lambda method: -(cells["h"][method].mean or 0)):
-        own = [_spread(cells[score][method]) for score in cells]
+    for method, cells in means.items():
         reported = [paper_tables().reported(DATASET, method, AVERAGE, score) for score in ("h", "h3_oracle")]
         paper = ["–" if number is None else f"{number:.2f}" for number in reported]
-        lines.append([method_title(method), *own, _LATER.get(method, paper[0]), paper[1]])
+        lines.append([method_title(method), *map(_spread, cells), _LATER.get(method, paper[0]), paper[1]])
     return _pipes(lines)
+
+
+def target_learners() -> str:
+    """Return the means over the tasks of UniOT with each loss in place of L_PCD, by decreasing H-score."""
+    means = _means(results("target-learners"), ("h", "h3_oracle", "h3_honest"))
+    lines = [["method", "H", "H³ oracle", "H³ honest"], [":--", "--:", "--:", "--:"]]
+    return _pipes([*lines, *([method_title(method), *map(_spread, cells)] for method, cells in means.items())])
 
 
 def whole(found: Sequence[Result], *, by_score: bool = False) -> str:
@@ -274,6 +277,13 @@ def study(name: str) -> str:
 def _grid(found: Sequence[Result], score: str = "h") -> ScoreGrid:
     """Return a score of each method on each of the tasks, in per cent."""
     return ScoreGrid(found, score, list(dict.fromkeys(one.task for one in found)), None)
+
+
+def _means(found: Sequence[Result], scores: Sequence[str]) -> dict[str, list[Cell]]:
+    """Return the mean over the tasks of each score, by method; the method with the best first score is first."""
+    methods = dict.fromkeys(result.method for result in found)
+    means = {method: [_grid(found, score).cells(method)[-1] for score in scores] for method in methods}
+    return dict(sorted(means.items(), key=lambda item: -(item[1][0].mean or 0)))
 
 
 def _spread(cell: Cell | Finding) -> str:

@@ -72,6 +72,18 @@ def test_each_reason_is_given_in_words(changed, words):
     assert words in warning
 
 
+def test_few_wrong_labels_among_many_unknown_samples_are_doubted_on_their_own():
+    poor = {"stability": 0.4, "certainty": 0.88, "imbalance": 0.02, "presence": torch.tensor([0.9, 0.9, 0.1, 0.1])}
+    found = assessed(known_fraction=0.05, **poor)
+    assert found.accuracy > 0.8
+    right = f"an estimated {100 * found.known_accuracy:.0f} % are right."
+    assert found.warnings == (f"the samples called known are probably labelled wrong: {right}",)
+    assert found.known_accuracy < 0.6
+    assert assessed(known_fraction=0.0, **poor).warnings == ()
+    # If most answers are doubted anyway, that is said once.
+    assert ["called known" in words for words in assessed(known_fraction=0.9, **poor).warnings] == [False]
+
+
 # An estimate between 0.6 and 0.7, which is not warned of by itself.
 FAIR = {"stability": 0.7, "certainty": 0.82}
 
