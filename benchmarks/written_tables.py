@@ -25,7 +25,7 @@ from uniot.benchmark.ranking import rank_methods, write_critical_difference
 from uniot.benchmark.results import Result, read_results
 from uniot.benchmark.studies import Finding, make_study, study_findings
 from uniot.benchmark.table_formats import to_markdown
-from uniot.benchmark.tables import make_table, method_title
+from uniot.benchmark.tables import holm_corrected, make_table, method_title, sign_flip_p_value
 from uniot.datasets.catalogue import benchmark_set
 
 ROOT = Path(__file__).parents[1]
@@ -207,10 +207,17 @@ def compared() -> str:
 
 
 def target_learners() -> str:
-    """Return the means over the tasks of UniOT with each loss in place of L_PCD, by decreasing H-score."""
-    means = _means(results("target-learners"), ("h", "h3_oracle", "h3_honest"))
-    lines = [["method", "H", "H³ oracle", "H³ honest"], [":--", "--:", "--:", "--:"]]
-    return _pipes([*lines, *([method_title(method), *map(_spread, cells)] for method, cells in means.items())])
+    """Return UniOT with each loss in place of L_PCD, and a test of its H-scores against those with nothing there."""
+    found = results("target-learners")
+    means, nothing = _means(found, ("h", "h3_oracle", "h3_honest")), "uniot-without-pcd"
+    scores = {(one.method, (one.task, one.seed)): one.h for one in found}
+    others, places = [name for name in means if name != nothing], {(one.task, one.seed) for one in found}
+    differences = [[scores[name, at] - scores[nothing, at] for at in sorted(places)] for name in others]
+    p_values = dict(zip(others, holm_corrected([sign_flip_p_value(own) for own in differences]), strict=True))
+    lines = [["method", "H", "H³ oracle", "H³ honest", "p"], [":--", *["--:"] * 4]]
+    for name, cells in means.items():
+        lines.append([method_title(name), *map(_spread, cells), f"{p_values[name]:.3f}" if name != nothing else "–"])
+    return _pipes(lines)
 
 
 def whole(found: Sequence[Result], *, by_score: bool = False) -> str:
