@@ -1,4 +1,4 @@
-"""Who may import whom, and how large a file may be; kept by reading the source."""
+"""Who may import whom, kept by reading the source."""
 
 from __future__ import annotations
 
@@ -74,46 +74,6 @@ def test_mathematics_knows_tensors_only(part):
         assert parts_imported(file) <= {"errors", part}, file
         others = {name.split(".")[0] for name in imports(file)} - {"uniot"}
         assert others <= allowed, file
-
-
-@cache
-def loaded_by(module: str) -> frozenset[str]:
-    """Modules of the package that loading a module loads directly; what functions import or only types need is none."""
-    file = PACKAGE.joinpath(*module.split(".")[1:])
-    file = file / "__init__.py" if file.is_dir() else file.with_suffix(".py")
-    waiting, found = list(ast.parse(file.read_text(encoding="utf-8")).body), set()
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, ast.If) and "TYPE_CHECKING" not in ast.unparse(node.test):
-            waiting += [*node.body, *node.orelse]
-        elif isinstance(node, ast.ImportFrom) and str(node.module).startswith("uniot."):
-            inner = {f"{node.module}.{alias.name}" for alias in node.names} & MODULES
-            found |= inner or {str(node.module)}
-    return frozenset(found - {module})
-
-
-MODULES = {
-    ".".join(("uniot", *file.relative_to(PACKAGE).with_suffix("").parts)).removesuffix(".__init__") for file in FILES
-}
-# A method is a file of its own, so that the limit is on the others.
-MOST_LINES, MOST_FILES_BUT_METHODS, LONGEST_CHAIN = 300, 150, 14
-
-
-def test_import_chains_are_short():
-    @cache
-    def chain(module: str) -> tuple[str, ...]:
-        return (module, *max((chain(other) for other in loaded_by(module)), key=len, default=()))
-
-    longest = max((chain(module) for module in sorted(MODULES - {"uniot"})), key=len)
-    assert len(longest) <= LONGEST_CHAIN, " → ".join(longest)
-
-
-def test_the_tree_stays_readable():
-    top = {file.name for file in FILES if file.parent == PACKAGE}
-    assert top == {"__init__.py", "__main__.py", "config.py", "errors.py", "estimators.py"}
-    assert len([file for file in FILES if part_of(file) != "methods"]) <= MOST_FILES_BUT_METHODS
-    long = [str(file.relative_to(PACKAGE)) for file in FILES if len(file.read_bytes().splitlines()) > MOST_LINES]
-    assert not long
 
 
 def test_no_folder_is_a_concept_without_a_name():
