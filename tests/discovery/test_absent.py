@@ -1,11 +1,13 @@
-"""Absent classes: by the three target samples that are clearest about a class."""
+"""Absent classes: those that no target sample is labelled with."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from uniot.discovery.groups import absence
+from uniot.discovery.groups import ABSENT, absence
 from uniot.io.predictions import Prediction
 
 
@@ -15,11 +17,15 @@ def prediction(nearest, known_score) -> Prediction:
     return Prediction(np.array(nearest), known_score >= 0.5, known_score, zeros, none, zeros)
 
 
-def test_absence_is_read_off_the_three_clearest_samples():
+def test_absence_is_one_minus_the_highest_known_score_of_a_class():
     target = prediction([0, 0, 0, 0, 1, 1, 2], [0.9, 0.8, 0.7, 0.1, 0.3, 0.2, 0.99])
-    # Class 1 has two unsure samples, class 2 a single sure one, class 3 none: worked by hand.
-    expected = [1 - 2.4 / 3, 1 - 0.5 / 3, 1 - 0.99 / 3, 1]
-    assert absence(target, 4) == pytest.approx(expected)
+    assert absence(target, 4) == pytest.approx([0.1, 0.7, 0.01, 1])
+
+
+def test_class_is_absent_exactly_if_no_sample_has_its_label_however_scores_are_rounded():
+    below, above = np.nextafter(0.5, 0), np.nextafter(0.5, 1)
+    target = replace(prediction([0, 1], [below, above]), known=np.array([True, False]))
+    assert (absence(target, 3) > ABSENT).tolist() == [False, True, True]
 
 
 def test_without_samples_every_class_is_absent():

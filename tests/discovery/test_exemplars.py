@@ -1,4 +1,4 @@
-"""Exemplars: the nearest first, the least sure apart from them."""
+"""Exemplars: typical ones, the nearest first; doubtful ones, the least sure first."""
 
 from __future__ import annotations
 
@@ -7,20 +7,27 @@ import numpy as np
 from uniot.discovery.groups import exemplars
 
 
-def test_typical_ones_are_the_nearest_and_doubtful_ones_the_least_sure():
+def test_typical_ones_come_by_nearness_and_doubtful_ones_by_confidence():
     members = np.array([10, 11, 12, 13, 14])
-    found = exemplars(members, np.array([0.1, 0.9, 0.5, 0.7, 0.2]), np.array([0.3, 0.9, 0.4, 0.0, 0.1]), count=2)
-    assert found.typical.tolist() == [11, 13]
-    # Row 13 is the least sure of all, and typical already.
-    assert found.doubtful.tolist() == [14, 10]
+    nearness, confidence = np.array([0.1, 0.9, 0.5, 0.7, 0.2]), np.array([0.8, 0.9, 0.4, 0.0, 0.75])
+    found = exemplars(members, nearness, confidence, doubtful_below=0.75)
+    assert found.typical.tolist() == [11, 14, 10]
+    # Row 13 is near the centre, and doubtful all the same.
+    assert found.doubtful.tolist() == [13, 12]
 
 
-def test_few_members_are_all_typical():
-    found = exemplars(np.array([4, 7]), np.array([0.2, 0.3]), np.array([0.1, 0.1]))
+def test_confidence_that_is_shown_as_the_limit_is_not_below_it():
+    members, confidence = np.array([0, 1]), np.array([0.746, 0.744])
+    assert exemplars(members, confidence, confidence, doubtful_below=0.75).doubtful.tolist() == [1]
+
+
+def test_no_member_is_doubtful_if_all_are_sure():
+    found = exemplars(np.array([4, 7]), np.array([0.2, 0.3]), np.array([1.0, 0.99]), doubtful_below=0.75)
     assert found.typical.tolist() == [7, 4]
     assert found.doubtful.tolist() == []
 
 
-def test_nobody_has_no_exemplar():
+def test_category_without_members_has_no_exemplar():
     none = np.zeros(0, dtype=np.int64)
-    assert exemplars(none, none, none).typical.tolist() == []
+    found = exemplars(none, none, none, doubtful_below=0.75)
+    assert (found.typical.tolist(), found.doubtful.tolist()) == ([], [])

@@ -149,6 +149,13 @@ def test_common_classes_are_named_and_private_ones_called_unknown(method):
     assert h_score(data.oracle_y_target, model.labels_, source_classes=model.classes_) > TRIALS[method].h
 
 
+@pytest.mark.parametrize("method", TRIALS)
+def test_class_is_either_found_or_absent(method):
+    model = fitted(method)
+    absent, found = set(model.absent_classes_.tolist()), set(model.labels_.tolist())
+    assert absent == set(model.classes_.tolist()) - found
+
+
 @pytest.mark.parametrize(
     ("method", "step"), [(method, step) for method, trial in TRIALS.items() for step in trial.killed_at]
 )

@@ -37,15 +37,49 @@ def test_unknown_samples_without_a_group_are_a_category_of_their_own(made_model,
     assert len(run.categories[-1].members) == 11
 
 
+def with_confidence(model, confidence):
+    return replace(model, target=replace(model.target, confidence=confidence, group_confidence=confidence))
+
+
 def test_typical_samples_are_the_nearest_to_the_prototype_and_doubtful_ones_the_least_sure(made_model, made_run):
-    run = made_run(made_model(found=(40, 1, 0)))
+    model = made_model(found=(80, 1, 0))
+    confidence = np.random.default_rng(0).random(len(model.target))
+    run = made_run(with_confidence(model, confidence))
     gallery = make_galleries(run, known=True).shown[0]
-    members = gallery.category.members
+    members = gallery.category.members.tolist()
+    unsure = [row for row in members if confidence[row].round(2) < 0.75]
+    sure = [row for row in members if row not in unsure]
     nearness = run.model.target_features @ run.model.method.classes.weight.detach().numpy()[0]
-    assert gallery.typical.tolist() == sorted(members.tolist(), key=lambda row: -nearness[row])[:16]
-    rest = sorted(set(members.tolist()) - set(gallery.typical.tolist()), key=lambda row: run.answers.confidence[row])
-    assert gallery.doubtful.tolist() == rest[:8]
+    assert gallery.typical.tolist() == sorted(sure, key=lambda row: -nearness[row])[:16]
+    assert gallery.doubtful.tolist() == sorted(unsure, key=lambda row: confidence[row])[:8]
+    assert (gallery.n_doubtful, gallery.doubtful_below) == (len(unsure), 0.75)
     assert gallery.source_row == run.nearest_source_rows[0]
+
+
+def test_sample_of_confidence_one_is_never_doubtful(made_model, made_run):
+    model = made_model(found=(40, 1, 0), groups=(30,))
+    run = made_run(with_confidence(model, np.ones(len(model.target))))
+    shown = [*make_galleries(run, known=True).shown, *make_galleries(run, known=False).shown]
+    assert [gallery.doubtful.tolist() for gallery in shown] == [[], [], []]
+
+
+def test_member_of_a_group_is_doubtful_if_another_group_is_not_even_twice_as_far(made_model, made_run):
+    model = made_model(groups=(4,))
+    confidence = np.ones(len(model.target))
+    rows = np.flatnonzero(~model.target.known)
+    confidence[rows] = 0.49, 0.5, 0.6, 0.9
+    (gallery,) = make_galleries(made_run(with_confidence(model, confidence)), known=False).shown
+    assert gallery.doubtful.tolist() == [rows[0]]
+
+
+def test_unknown_samples_without_a_group_have_the_confidence_of_their_prediction(made_model, made_run):
+    model = made_model()
+    answers = replace(model.target, group=np.full(len(model.target), -1), group_confidence=np.zeros(len(model.target)))
+    run = made_run(replace(model, target=answers))
+    (gallery,) = make_galleries(run, known=False).shown
+    category = gallery.category
+    assert category.confidence_word == "confidence"
+    assert category.confidence.tolist() == answers.confidence[category.members].tolist()
 
 
 def test_a_group_has_no_labelled_example(made_run):

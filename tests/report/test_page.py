@@ -179,7 +179,8 @@ def test_galleries_show_each_sample_of_a_small_class_with_its_confidence(page, m
     card = page.one("class-000")
     assert "ant" in card.text
     assert "9 pictures" in card.text
-    assert len(re.findall(r"[01]\.\d\d", card.text)) == 1 + 9
+    # The mean, the samples, and the confidence below which they are doubtful.
+    assert len(re.findall(r"[01]\.\d\d", card.text)) == 1 + 9 + 1
     names = [picture.attributes["alt"] for picture in page.all("img")]
     assert sum(name.startswith("shelf/") for name in names) == 25
     assert "A labelled example of ant" in names
@@ -189,6 +190,17 @@ def test_galleries_show_each_sample_of_a_small_class_with_its_confidence(page, m
 def test_evidence_on_the_number_of_groups_is_told(page):
     assert "2 groups among 11 unknown pictures; 2 to 4 are plausible." in page.words
     assert re.search(r"silhouette \(not counted\) ?Often too high\. ?8\.5 ?6 to 11", page.words)
+
+
+def test_class_without_doubtful_samples_says_so(made_model, made_run):
+    model = made_model()
+    ones = np.ones(len(model.target))
+    sure = replace(model, target=replace(model.target, confidence=ones, group_confidence=ones))
+    page = page_of(made_run(sure, pictures=True))
+    for key, words in (("class-000", "every confidence is 0.75"), ("group-000", "every group confidence is 0.5")):
+        card = page.one(key).text
+        assert f"None is doubtful: {words} or more." in card
+        assert "Doubtful" not in card
 
 
 def test_absent_classes_are_listed(page):
@@ -243,7 +255,7 @@ def test_every_setting_is_told_with_what_it_means(plain, made_run):
         ({"groups": ()}, "No picture is unknown, so there is no group."),
         ({"found": (0, 0, 0)}, "None of the 11 pictures is labelled with your 3 classes"),
         ({"groups": (4,)}, "the other 4 look like one new kind"),
-        ({"found": (3, 3, 3)}, "None: every class of yours was found."),
+        ({"found": (3, 3, 3)}, "None: all of your classes were found."),
         (
             {"found": (1, 0, 0), "groups": (1,)},
             "1 is labelled with 1 of your 3 classes; the other 1 looks like a new kind",

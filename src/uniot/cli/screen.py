@@ -58,7 +58,7 @@ def show_prediction(model: AdaptedModel, prediction: Prediction) -> None:
 
 
 def show_private_classes(model: AdaptedModel, run: Path) -> None:
-    """Print the estimated number of new classes of a run, and the labelled classes that seem to be absent."""
+    """Print the estimated number of new classes of a run, and the labelled classes that were not found."""
     from uniot.discovery.class_count import why_ungrouped
 
     number, screen, n_unknown = model.groups.number, console(), int((~model.target.known).sum())
@@ -69,9 +69,9 @@ def show_private_classes(model: AdaptedModel, run: Path) -> None:
     elif n_unknown and number.evidence:
         between = f", between {low} and {high}" if low != high else ""
         screen.print(f"New classes among the unknown: about {number.estimate}{between}.")
-    absent = model.classes[model.absence > 0.5].tolist()
+    absent = model.absent_classes.tolist()
     if absent:
-        screen.print(f"Your classes that do not seem to occur: {listed(absent, _MOST_LINES)}.")
+        screen.print(f"Your classes that were not found: {listed(absent, _MOST_LINES)}.")
 
 
 def show_reliability(model: AdaptedModel) -> None:

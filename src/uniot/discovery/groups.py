@@ -37,57 +37,56 @@ class LabelledFeatures:
 
 @dataclass(frozen=True)
 class Exemplars:
-    """Lists the exemplars of a class or group, as rows of the target.
+    """The exemplars of a class or group, as rows of the target.
 
     Attributes:
-        typical: members nearest to the centre, the nearest first.
-        doubtful: members with the lowest confidence, the lowest first; none of them is typical.
+        typical: members nearest to the centre, the nearest first; none of them is doubtful.
+        doubtful: members whose confidence is below a limit, the lowest first.
     """
 
     typical: np.ndarray
     doubtful: np.ndarray
 
 
-def exemplars(members: np.ndarray, nearness: np.ndarray, confidence: np.ndarray, count: int = 16) -> Exemplars:
-    """Select typical and doubtful members of a class or group. Paper: the typical ones are those of Fig. S5 and S6.
+def exemplars(members: np.ndarray, nearness: np.ndarray, confidence: np.ndarray, *, doubtful_below: float) -> Exemplars:
+    """Divide the members of a class or group into typical and doubtful ones. Paper: Fig. S5 and S6 (typical ones).
 
     Args:
         members: rows of the target, (n_members,).
         nearness: similarity of each member to the centre or prototype, (n_members,).
         confidence: confidence of each member, (n_members,).
-        count: maximum number of each kind; if members are few, typical ones are selected first.
+        doubtful_below: confidence below which a member is doubtful.
 
     Returns:
-        The exemplars, at most `count` of each kind.
+        All members, as exemplars of either kind.
     """
-    near_first = np.argsort(-nearness, kind="stable")[:count]
-    unsure_first = np.argsort(confidence, kind="stable")
-    doubtful = unsure_first[~np.isin(unsure_first, near_first)][:count]
-    return Exemplars(members[near_first], members[doubtful])
+    # Rounded as it is shown: 0.748 would appear as 0.75, and not below 0.75.
+    is_doubtful = confidence.round(2) < doubtful_below
+    near_first, unsure_first = np.argsort(-nearness, kind="stable"), np.argsort(confidence, kind="stable")
+    return Exemplars(members[near_first[~is_doubtful[near_first]]], members[unsure_first[is_doubtful[unsure_first]]])
 
 
-# A single sample that resembles a class by accident must not make the class present.
-_N_CLEAREST = 3
+ABSENT = 0.5
+"""Absence score above which a class counts as absent: then no target sample is labelled with it."""
 
 
 def absence(target: Prediction, n_classes: int) -> np.ndarray:
-    """Estimate how likely each source class is absent from the target.
+    """Return the absence score of each source class: 1 minus the highest known score of the samples nearest to it.
 
-    The estimate is 1 minus the mean known score of the three target samples with the highest known scores among those
-    nearest to the class; missing samples count as 0.
+    A class is absent (score above `ABSENT`) exactly if no target sample is labelled with it.
 
     Args:
         target: predictions for the target.
         n_classes: number of source classes.
 
     Returns:
-        Scores from 0 to 1, (n_classes,); a class with more than 0.5 is reported as absent.
+        Scores from 0 to 1, (n_classes,); 1 for a class that is nearest to no sample.
     """
-    clearest = np.zeros((n_classes, _N_CLEAREST))
-    for index in range(n_classes):
-        largest = np.sort(target.known_score[target.nearest == index])[::-1][:_N_CLEAREST]
-        clearest[index, : len(largest)] = largest
-    return np.asarray(1 - clearest.mean(axis=1))
+    highest = np.zeros(n_classes)
+    np.maximum.at(highest, target.nearest, target.known_score)
+    is_present = np.isin(np.arange(n_classes), target.nearest[target.known])
+    # Rounding may put the score of a sample on the other side of one half than its label.
+    return np.where(is_present, np.minimum(1 - highest, ABSENT), np.maximum(1 - highest, np.nextafter(ABSENT, 1)))
 
 
 @dataclass(frozen=True)

@@ -117,6 +117,9 @@ def _read(pictures: Pictures, picture: Picture, side: int) -> bytes | None:
 
 
 TYPICAL, DOUBTFUL = 16, 8
+# Confidence below which a sample is doubtful: at least one label in four is wrong, or another group is not even twice
+# as far away.
+_DOUBTFUL_BELOW, _DOUBTFUL_BELOW_IN_GROUP = 0.75, 0.5
 _MOST_OF_A_KIND = 30
 _NEAREST = 3
 
@@ -127,8 +130,10 @@ class Gallery:
 
     Attributes:
         category: whose members they are.
-        typical: nearest to the centre, the nearest first.
-        doubtful: the least sure, the least sure first; none that is typical.
+        typical: nearest to the centre, the nearest first; none that is doubtful.
+        doubtful: those with the lowest confidence of all that are doubtful, the lowest first.
+        n_doubtful: number of all members that are doubtful.
+        doubtful_below: confidence below which a member is doubtful.
         source_row: of a source class, the labelled sample nearest to its prototype; None elsewhere.
         nearest_classes: of a group, the source classes that its members are most similar to, as index and mean
             cosine, the most similar first; none elsewhere.
@@ -137,6 +142,8 @@ class Gallery:
     category: Category
     typical: np.ndarray
     doubtful: np.ndarray
+    n_doubtful: int
+    doubtful_below: float
     source_row: int | None
     nearest_classes: tuple[tuple[int, float], ...]
 
@@ -164,10 +171,19 @@ def make_galleries(run: FinishedRun, *, known: bool) -> Galleries:
 
 def _gallery(run: FinishedRun, category: Category, class_centres: np.ndarray) -> Gallery:
     features = run.model.target_features[category.members]
-    chosen = exemplars(category.members, features @ category.centre, category.confidence, TYPICAL)
+    below = _DOUBTFUL_BELOW_IN_GROUP if category.is_group else _DOUBTFUL_BELOW
+    chosen = exemplars(category.members, features @ category.centre, category.confidence, doubtful_below=below)
     source_row = run.nearest_source_rows.get(category.index) if category.known else None
     nearest = () if category.known else nearest_classes(features, class_centres)
-    return Gallery(category, chosen.typical, chosen.doubtful[:DOUBTFUL], source_row, nearest)
+    return Gallery(
+        category,
+        chosen.typical[:TYPICAL],
+        chosen.doubtful[:DOUBTFUL],
+        len(chosen.doubtful),
+        below,
+        source_row,
+        nearest,
+    )
 
 
 def nearest_classes(features: np.ndarray, class_centres: np.ndarray) -> tuple[tuple[int, float], ...]:
@@ -206,7 +222,9 @@ class Card:
     Attributes:
         category: what the card is of.
         typical: samples nearest to the centre.
-        doubtful: the least sure of the others.
+        doubtful: those with the lowest confidence of all that are doubtful.
+        n_doubtful: number of all that are doubtful.
+        doubtful_below: confidence below which a sample is doubtful.
         labelled: picture of a source sample, a data URI.
         nearest: names of the source classes that a group is most similar to, with the mean similarity.
     """
@@ -214,6 +232,8 @@ class Card:
     category: Category
     typical: list[Sample]
     doubtful: list[Sample]
+    n_doubtful: int
+    doubtful_below: float
     labelled: str | None
     nearest: list[tuple[str, float]]
 
@@ -221,6 +241,11 @@ class Card:
     def count(self) -> int:
         """Return the number of members of the category."""
         return len(self.category.members)
+
+    @property
+    def n_typical(self) -> int:
+        """Return the number of members that are not doubtful."""
+        return self.count - self.n_doubtful
 
 
 @dataclass(frozen=True)
@@ -261,7 +286,7 @@ def _wanted(shown: list[Gallery]) -> list[Picture]:
 
 def _card(run: FinishedRun, gallery: Gallery, pictures: Mapping[Picture, bytes]) -> Card:
     category = gallery.category
-    confidence = run.answers.confidence if category.known else run.answers.group_confidence
+    confidence = run.answers.group_confidence if category.is_group else run.answers.confidence
 
     def uri(picture: Picture) -> str | None:
         return data_uri(pictures[picture]) if picture in pictures else None
@@ -273,6 +298,8 @@ def _card(run: FinishedRun, gallery: Gallery, pictures: Mapping[Picture, bytes])
         category=category,
         typical=samples(gallery.typical.tolist()),
         doubtful=samples(gallery.doubtful.tolist()),
+        n_doubtful=gallery.n_doubtful,
+        doubtful_below=gallery.doubtful_below,
         labelled=None if gallery.source_row is None else uri(("source", gallery.source_row)),
         nearest=[(run.class_names[index], similarity) for index, similarity in gallery.nearest_classes],
     )

@@ -30,7 +30,7 @@ class Category:
         known: whether it is a source class.
         index: index of the source class or group; -1 for unknown samples that were not grouped.
         members: target rows, the most confident first, (n_members,).
-        confidence: confidence of the prediction if known, in the group if not, (n_members,).
+        confidence: group confidence if it is a group, confidence of the prediction otherwise, (n_members,).
         centre: unit vector near the typical members, (n_features,).
     """
 
@@ -43,9 +43,14 @@ class Category:
     centre: np.ndarray
 
     @property
+    def is_group(self) -> bool:
+        """Return whether it is a group of unknown samples."""
+        return not self.known and self.index >= 0
+
+    @property
     def confidence_word(self) -> str:
-        """Return the name of the confidence: that of the prediction, or that of the group of an unknown sample."""
-        return "confidence" if self.known else "group confidence"
+        """Return the name of the confidence: that of the prediction, or of the members of a group."""
+        return "group confidence" if self.is_group else "confidence"
 
     @property
     def mean_confidence(self) -> float:
@@ -73,9 +78,9 @@ def _groups(model: AdaptedModel) -> Iterator[Category]:
             key, name = f"group-{index:03d}", as_utf8(model.group_names.get(index, f"Group {index}"))
             if model.annotations is None:
                 centre = model.groups.centres[index]
+            yield _category(key, name, False, index, members, answers.group_confidence, centre)
         else:
-            key, name = "ungrouped", "Unknown, not grouped"
-        yield _category(key, name, False, index, members, answers.group_confidence, centre)
+            yield _category("ungrouped", "Unknown, not grouped", False, index, members, answers.confidence, centre)
 
 
 def _split(labels: np.ndarray, chosen: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:

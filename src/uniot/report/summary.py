@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from uniot.discovery.class_count import why_ungrouped
+from uniot.discovery.groups import ABSENT
 from uniot.io.text import counted, listed, plural
 
 if TYPE_CHECKING:
     from uniot.report.run import FinishedRun
 
-# Probability of absence from which a class counts as absent.
-_ABSENT = 0.5
+# A class that so few samples are labelled with was perhaps found by mistake.
+_FEW = 2
 # A known score this near to one half is near the threshold.
 _CLOSE = 0.05
 
@@ -30,11 +31,10 @@ class Tile:
 
 @dataclass(frozen=True)
 class AbsentClass:
-    """Describes a source class that the target seems to lack."""
+    """A source class that no target sample is labelled with, and its absence score."""
 
     name: str
     absence: float
-    n_target: int
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Summary:
         n_classes: source classes.
         n_found: of these, how many have a sample in the target.
         n_missing: source classes without any.
-        unlikely: names of source classes that have some, and still count as absent.
+        scarce: names of source classes that have one or two.
         n_groups: number of groups of unknown samples.
         interval: smallest and largest plausible number of groups.
         n_close: samples whose known score is near one half.
@@ -59,21 +59,11 @@ class Summary:
     n_classes: int
     n_found: int
     n_missing: int
-    unlikely: tuple[str, ...]
+    scarce: tuple[str, ...]
     n_groups: int
     interval: tuple[int, int]
     n_close: int
     n_wrong: int | None
-
-    @property
-    def n_unlikely(self) -> int:
-        """Return the number of source classes that have a sample but count as absent."""
-        return len(self.unlikely)
-
-    @property
-    def n_present(self) -> int:
-        """Return the number of source classes that have a sample and do not count as absent."""
-        return self.n_found - self.n_unlikely
 
     @property
     def n_unknown(self) -> int:
@@ -95,7 +85,7 @@ def summarise(run: FinishedRun) -> Summary:
         n_classes=len(sizes),
         n_found=int((sizes > 0).sum()),
         n_missing=int((sizes == 0).sum()),
-        unlikely=tuple(one.name for one in absent_classes(run) if one.n_target),
+        scarce=tuple(run.class_names[index] for index in np.flatnonzero((sizes > 0) & (sizes <= _FEW)).tolist()),
         n_groups=n_groups,
         interval=interval,
         n_close=int((np.abs(answers.known_score - 0.5) < _CLOSE).sum()),
@@ -138,7 +128,7 @@ def tiles(run: FinishedRun, found: Summary) -> list[Tile]:
             f"{found.n_known:,}", "known", f"{_percent(found.n_known, found.n_target)} labelled with a class of yours"
         ),
         Tile(f"{found.n_unknown:,}", "unknown", f"{_percent(found.n_unknown, found.n_target)} labelled with none"),
-        Tile(f"{found.n_present:,}", plural(found.n_present, "class", "classes") + " found", _of_classes(found)),
+        Tile(f"{found.n_found:,}", plural(found.n_found, "class", "classes") + " found", _of_classes(found)),
         Tile(
             f"{found.n_groups:,}",
             plural(found.n_groups, "new group"),
@@ -151,15 +141,15 @@ def tiles(run: FinishedRun, found: Summary) -> list[Tile]:
 
 
 def _of_classes(found: Summary) -> str:
-    but = f"; {found.n_unlikely:,} more probably not there" if found.n_unlikely else ""
-    return f"of your {found.n_classes:,}{but}"
+    few = f"; {len(found.scarce):,} in one or two samples only" if found.scarce else ""
+    return f"of your {found.n_classes:,}{few}"
 
 
 def absent_classes(run: FinishedRun) -> list[AbsentClass]:
-    """Return the source classes that the target seems to lack, the surest first."""
+    """Return the source classes that no target sample is labelled with, the surest first."""
     absence = run.model.absence
-    order = [index for index in np.argsort(-absence, kind="stable").tolist() if absence[index] > _ABSENT]
-    return [AbsentClass(run.class_names[i], float(absence[i]), int(run.class_sizes[i])) for i in order]
+    order = [index for index in np.argsort(-absence, kind="stable").tolist() if absence[index] > ABSENT]
+    return [AbsentClass(run.class_names[index], float(absence[index])) for index in order]
 
 
 def _known_and_unknown(run: FinishedRun, found: Summary) -> str:
@@ -194,16 +184,15 @@ def _new_kinds(found: Summary) -> str:
 
 
 def _absent(found: Summary) -> str:
-    missing, unlikely = found.n_missing, found.n_unlikely
+    missing, scarce = found.n_missing, len(found.scarce)
     sentences = []
     # If nothing is known, the first sentence says that no class appears.
     if missing and found.n_known:
-        sentences.append(f"{missing:,} of your classes {plural(missing, 'does', 'do')} not appear.")
-    if unlikely:
-        of_those = "of those found" if sentences else "of your classes"
+        sentences.append(f"{missing:,} of your classes {plural(missing, 'was', 'were')} not found.")
+    if scarce:
+        was = plural(scarce, "was", "were")
         sentences.append(
-            f"{unlikely:,} {of_those} {plural(unlikely, 'is', 'are')} probably not there all the same "
-            f"({listed(found.unlikely, 5)})."
+            f"{scarce:,} {was} found in one or two samples only, which may be mistakes ({listed(found.scarce, 5)})."
         )
     return " ".join(sentences)
 

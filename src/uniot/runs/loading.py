@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from uniot.config import Settings
-from uniot.discovery.groups import LabelledFeatures, NearestGroups, PrivateGroups
+from uniot.discovery.groups import LabelledFeatures, NearestGroups, PrivateGroups, absence
 from uniot.errors import RunFolderError, UniotError
 from uniot.images.backbones import ImageReader
 from uniot.io import tensor_files
@@ -122,11 +122,13 @@ def _restored(
     n_features = len(target) if rows is None else len(rows)
     target_features = features.take("target", (n_features, width), torch.float16)
     source = features.take("source", (None, width), torch.float16)
+    stored_absence = tensors.take("absence", (n_classes,), torch.float64, low=0, high=1)
     shape = (len(target),)
     return AdaptedModel(
         method=method,
         groups=PrivateGroups(target.group[~target.known], centres, run.number),
-        absence=tensors.take("absence", (n_classes,), torch.float64, low=0, high=1).numpy(),
+        # Earlier versions stored another score; a run that was shared has nothing to compute it from.
+        absence=absence(target, n_classes) if len(target) else stored_absence.numpy(),
         classes=np.array(run.classes),
         unknown=run.unknown,
         settings=run.checked_settings,

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from uniot.config import Settings
 from uniot.discovery.annotations import Annotations
-from uniot.discovery.groups import LabelledFeatures, NearestGroups, PrivateGroups, absence
+from uniot.discovery.groups import ABSENT, LabelledFeatures, NearestGroups, PrivateGroups, absence
 from uniot.errors import DataError, NumericalError
 from uniot.images.backbones import ImageReader
 from uniot.io.arrays import unit_rows
@@ -34,7 +34,7 @@ class AdaptedModel:
     Attributes:
         method: fitted; decides about fitted and new samples alike.
         groups: the private groups of the target.
-        absence: score from 0 to 1 that each source class is absent from the target, (n_classes,).
+        absence: absence score of each source class, from 0 to 1, (n_classes,).
         classes: source classes, text or integers, (n_classes,).
         unknown: label of unknown samples.
         settings: resolved settings.
@@ -153,6 +153,11 @@ class AdaptedModel:
                 f"the run has {len(self.target)} samples and the features of {len(self.feature_rows)} of them, so that "
                 f"{consequence}. Adapt to fewer samples; `uniot predict` then labels all the others in the same way."
             )
+
+    @property
+    def absent_classes(self) -> np.ndarray:
+        """Return the source classes that no target sample is labelled with, (n_absent,)."""
+        return np.asarray(self.classes[self.absence > ABSENT])
 
     @property
     def group_names(self) -> Mapping[int, str]:

@@ -40,7 +40,7 @@ class ArrayPredictor:
         private_class_interval_: smallest and largest plausible number.
         private_prior_: fraction of the target that the method itself rejects, an estimate of the private-class prior;
             the parameters `private_prior` and `prefer` do not change it.
-        absent_classes_: source classes that the target seems to lack.
+        absent_classes_: source classes that no target sample is labelled with.
         classes_: source classes, sorted, (n_classes,).
         settings_: every setting with the value that was used.
         history_: losses step by step; empty if nothing was trained.
@@ -240,7 +240,7 @@ class ArrayPredictor:
         self.n_private_classes_ = model.groups.n_groups
         self.private_class_interval_ = model.groups.number.interval
         self.private_prior_ = model.private_prior
-        self.absent_classes_ = model.classes[model.absence > 0.5]
+        self.absent_classes_ = model.absent_classes
         self.reliability_ = model.reliability
         self.history_ = {name: model.history.column(name) for name in model.history.columns}
         self.class_mass_ = np.array(model.history.class_mass[-1][1:]) if model.history.class_mass else None
