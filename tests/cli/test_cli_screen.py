@@ -232,8 +232,7 @@ def test_unknown_without_a_group_are_described_with_what_to_do(capsys, n_unknown
         groups=SimpleNamespace(number=NumberOfClasses(0, (0, 1)), n_groups=0),
         target=SimpleNamespace(known=np.arange(20) >= n_unknown),
         settings=SimpleNamespace(n_private_classes=asked),
-        classes=np.array(["a"]),
-        absence=np.zeros(1),
+        absent_classes=np.array([]),
     )
     show_private_classes(model, Path("run"))
     assert capsys.readouterr().out.strip() == words
