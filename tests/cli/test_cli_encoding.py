@@ -88,10 +88,10 @@ def test_signs_that_an_encoding_lacks_are_written_in_ascii(monkeypatch):
     assert stream.buffer.getvalue().decode("ascii").endswith("61.2 +- 0.4, 8 x 8, lambda -> H^3 ... \\u72d7")
 
 
-def test_names_of_files_that_are_no_text_stay_as_they_are(monkeypatch):
-    monkeypatch.setattr(sys, "argv", ["uniot", "--version"])
+def test_bytes_of_a_file_name_that_are_no_text_are_escaped(monkeypatch):
+    """Written as they are, some of them are control characters: to a terminal, 0x9b is the same as ESC [."""
+    monkeypatch.setattr(sys, "argv", ["uniot", "predict", "run", "a\udc9b1m.npz"])
     stream = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", errors="surrogateescape", write_through=True)
-    with mock.patch.object(sys, "stdout", stream), pytest.raises(SystemExit):
+    with mock.patch.object(sys, "stderr", stream), pytest.raises(SystemExit):
         main()
-    stream.write("a\udcff ±")
-    assert stream.buffer.getvalue().endswith(b"a\xff \xc2\xb1")
+    assert stream.buffer.getvalue().startswith(b"Error: a\\udc9b1m.npz does not exist.")

@@ -16,10 +16,11 @@ from uniot.cli.catalogue import methods
 from uniot.cli.demo import demo
 from uniot.cli.embed import embed
 from uniot.cli.labelled import train_source
-from uniot.cli.options import Command, Group, Interrupted, print_anywhere
+from uniot.cli.options import Command, Group, Interrupted
 from uniot.cli.predict import predict
 from uniot.cli.results import evaluate
 from uniot.cli.runs import export, label, pull, push, report
+from uniot.cli.screen import print_anywhere, print_line
 from uniot.errors import RunInterrupted, UniotError
 
 app = typer.Typer(
@@ -27,7 +28,8 @@ app = typer.Typer(
     add_completion=False,
     no_args_is_help=True,
     rich_markup_mode="markdown",
-    pretty_exceptions_show_locals=False,
+    # Python's own traceback goes through the streams of `print_anywhere`, which escape names in it.
+    pretty_exceptions_enable=False,
     help="Label images with the classes of images that you have sorted already, and group those that fit none.\n\n"
     "Start with `uniot demo`, or with your own folders: `uniot adapt labelled/ unlabelled/ --out run/`",
 )
@@ -55,7 +57,7 @@ _OBJECTS_PER_COLLECTION = 100_000
 
 def _version(show: bool) -> None:
     if show:
-        typer.echo(f"uniot {__version__}")
+        print_line(f"uniot {__version__}")
         raise typer.Exit
 
 
@@ -76,11 +78,13 @@ def main() -> None:
     try:
         app()
     except RunInterrupted as stop:
-        typer.echo(f"\nInterrupted: {stop}", err=True)
+        print_line("", err=True)
+        print_line(f"Interrupted: {stop}", err=True)
         sys.exit(130)
     except UniotError as error:
-        typer.echo(f"Error: {error}", err=True)
+        print_line(f"Error: {error}", err=True)
         sys.exit(1)
     except Interrupted:
-        typer.echo("\nInterrupted. Finished work is kept; the same command continues from there.", err=True)
+        print_line("", err=True)
+        print_line("Interrupted. Finished work is kept; the same command continues from there.", err=True)
         sys.exit(130)

@@ -20,6 +20,7 @@ from uniot.cli.benchmark_inputs import (
     refuse_for_universality,
 )
 from uniot.cli.benchmark_screen import show, show_end, show_study, show_universality, watching
+from uniot.cli.screen import console
 from uniot.errors import DataError, SettingsError
 
 if TYPE_CHECKING:
@@ -256,11 +257,9 @@ def benchmark(
 
 def _run(jobs: list[Job], out: Path, launcher: Launcher, shown: Callable[[Summary, Path], list[Path]]) -> None:
     """Run the jobs, print and write the results, and exit with 1 if a job failed."""
-    from rich.console import Console
-
     from uniot.benchmark.runner import run_benchmark
 
-    with watching(jobs, launcher.count, Console(stderr=True, highlight=False)) as watcher:
+    with watching(jobs, launcher.count, console(err=True)) as watcher:
         summary = run_benchmark(jobs, out, launcher, watcher)
     show_end(summary, out, shown(summary, out))
     if summary.failures:

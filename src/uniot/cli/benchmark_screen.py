@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from uniot.cli.screen import console
+from uniot.cli.screen import Screen, console
 from uniot.errors import DataError, MissingPackageError
 from uniot.io.text import counted
 
@@ -114,9 +114,9 @@ def show_end(summary: Summary, out: Path, written: list[Path]) -> None:
 def _on_screen(table: Table) -> RichTable:
     shown = RichTable(box=None, pad_edge=False)
     for number, column in enumerate(("method", *table.columns)):
-        shown.add_column(Text(column), justify="right" if number else "left")
+        shown.add_column(column, justify="right" if number else "left")
     for row in table.rows:
-        shown.add_row(Text(row.title), *(Text(_cell(cell), "bold" if cell.is_best else "") for cell in row.cells))
+        shown.add_row(row.title, *(Text(_cell(cell), "bold" if cell.is_best else "") for cell in row.cells))
     return shown
 
 
@@ -144,12 +144,12 @@ def show_universality(jobs: Sequence[Job], summary: Summary, out: Path, *, purpo
     screen = console(_WIDTH_OF_A_FILE)
     summaries = summarise(scores)
     for method in dict.fromkeys(one.method for one in summaries):
-        shown = RichTable(box=None, pad_edge=False, title=Text(method_title(method)), title_justify="left")
+        shown = RichTable(box=None, pad_edge=False, title=method_title(method), title_justify="left")
         for place, column in enumerate(COLUMNS):
             shown.add_column(column, justify="right" if place > 1 else "left")
         for one in summaries:
             if one.method == method:
-                shown.add_row(*map(Text, summary_cells(one)))
+                shown.add_row(*summary_cells(one))
         screen.print(shown)
     return write_universality(out, scores, purpose=purpose)
 
@@ -159,7 +159,7 @@ _REFRESHES_PER_SECOND = 4
 
 
 @contextmanager
-def watching(jobs: Sequence[Job], at_once: int, screen: Console) -> Iterator[Watcher]:
+def watching(jobs: Sequence[Job], at_once: int, screen: Screen) -> Iterator[Watcher]:
     """Yield a watcher that shows the progress on `screen`.
 
     Args:
@@ -183,7 +183,7 @@ def watching(jobs: Sequence[Job], at_once: int, screen: Console) -> Iterator[Wat
 class PlainLines:
     """Progress as one line per finished job."""
 
-    def __init__(self, total: int, screen: Console) -> None:
+    def __init__(self, total: int, screen: Screen) -> None:
         self._total = total
         self._screen = screen
         self._n_kept = self._n_over = 0
@@ -203,7 +203,7 @@ class PlainLines:
         self._print(f"[{self._n_over}/{self._total}] {job}: {what}")
 
     def _print(self, line: str) -> None:
-        self._screen.print(line, markup=False, highlight=False, soft_wrap=True)
+        self._screen.print(line, soft_wrap=True)
 
 
 @dataclass
@@ -253,14 +253,14 @@ class LiveTable:
         table = RichTable(box=None, pad_edge=False)
         table.add_column("method", no_wrap=True)
         for column in self._columns:
-            table.add_column(Text(column), no_wrap=True)
+            table.add_column(column, no_wrap=True)
         for method in self._methods:
-            table.add_row(Text(method), *(self._cells[method, column].text() for column in self._columns))
+            table.add_row(method, *(self._cells[method, column].text() for column in self._columns))
         running = list(self._running.items())
-        lines = [Text(f"  {name} ({time.monotonic() - begun:.0f} s)") for name, begun in running[:_MOST_RUNNING]]
+        lines = [f"  {name} ({time.monotonic() - begun:.0f} s)" for name, begun in running[:_MOST_RUNNING]]
         if len(running) > _MOST_RUNNING:
-            lines.append(Text(f"  … and {len(running) - _MOST_RUNNING} more"))
-        return Group(table, Text(self._status(len(running))), *lines)
+            lines.append(f"  … and {len(running) - _MOST_RUNNING} more")
+        return Group(table, self._status(len(running)), *lines)
 
     def _status(self, n_running: int) -> str:
         total = sum(cell.total for cell in self._cells.values())

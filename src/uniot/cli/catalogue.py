@@ -84,10 +84,7 @@ def check(
 
 
 def _show(report: SetReport) -> None:
-    from rich.text import Text
-
-    # Text, because the name of a folder may look like markup.
-    title = Text(f"{report.benchmark.title} in {report.root}")
+    title = f"{report.benchmark.title} in {report.root}"
     table = Table(title=title, title_justify="left", box=None, pad_edge=False)
     for column in ("domain", "folder", "classes", "images", "verdict"):
         table.add_column(column, justify="right" if column in ("classes", "images") else "left", overflow="fold")
@@ -95,7 +92,7 @@ def _show(report: SetReport) -> None:
         folder = "-" if found.folder is None else str(found.folder.relative_to(report.root))
         classes = f"{found.n_classes}/{found.n_expected_classes}"
         images = f"{len(found.files)}/{found.domain.n_images}"
-        table.add_row(found.domain.letter, Text(folder), classes, images, Text(_verdict(found)))
+        table.add_row(found.domain.letter, folder, classes, images, _verdict(found))
     console().print(table)
 
 
@@ -110,12 +107,11 @@ def _unreadable(report: SetReport) -> list[tuple[Path, str]]:
     """Return the files that do not open as images, each with the reason."""
     from concurrent.futures import ThreadPoolExecutor
 
-    from rich.console import Console
     from rich.progress import track
 
     paths = [file.path for found in report.domains for file in found.files]
     parts = [paths[start : start + _AT_ONCE] for start in range(0, len(paths), _AT_ONCE)]
-    screen = Console(stderr=True)
+    screen = console(err=True)
     unreadable = []
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         for part in track(parts, "opening images", console=screen, transient=True, disable=not screen.is_terminal):
@@ -165,7 +161,7 @@ def methods(
         "Without training (unless --fine-tune is given)": [info for info in METHODS.values() if info.is_closed_form],
         "With training": [info for info in METHODS.values() if not info.is_closed_form],
     }
-    screen.print("Keep the default unless you compare methods.\n")
+    screen.print("Keep the default unless you compare methods.", "", sep="\n")
     for title, found in groups.items():
         _show_methods(title, [info for info in found if info not in variants], default)
     if show_all:

@@ -88,14 +88,15 @@ def demo(
         f"{_listed(new)}, those called unknown. H-score: high only if both are (their harmonic mean). The true "
         "labels of the unlabelled digits are used for these scores only."
     )
-    screen.print(f"\nResults of UniNCM, in {out}/:")
+    screen.print("", f"Results of UniNCM, in {out}/:", sep="\n")
     show_prediction(default.model_, default.model_.target)
     screen.print(_group_line(default.groups_, truth))
     show_private_classes(default.model_, out)
     show_reliability(default.model_)
     screen.print(verdict(default.model_.target))
     files = RunFiles(out)
-    screen.print(f"  {files.predictions}  a table with one line per digit\n  {files.settings}  all settings of the run")
+    screen.print(f"  {files.predictions}  a table with one line per digit")
+    screen.print(f"  {files.settings}  all settings of the run")
     _write_report(out)
     screen.print(
         f"Next: uniot label {out} to name the new groups; uniot adapt labelled/ unlabelled/ --out run/ on your images."

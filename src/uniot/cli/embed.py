@@ -13,7 +13,7 @@ from uniot.cli.options import (
     Weights,
     check_writable,
 )
-from uniot.cli.screen import reading_progress, skipped_line
+from uniot.cli.screen import print_line, reading_progress, skipped_line
 from uniot.cli.sharded import (
     Engine,
     EngineName,
@@ -104,7 +104,7 @@ def _embed(
     names = [file.name for file in found.files]
     write_embeddings(out, found.values.astype(np.float32), labels, names, replacing=replacing)
     width, views = found.values.shape[1], ", averaged with the mirrored images" if settings.flip else ""
-    typer.echo(f"{out} contains {counted(len(names), 'embedding')} of {width} numbers by {settings.backbone}{views}.")
+    print_line(f"{out} contains {counted(len(names), 'embedding')} of {width} numbers by {settings.backbone}{views}.")
     write_skipped(skipped_beside(out), found.skipped)
     if found.skipped:
-        typer.echo(skipped_line(found.skipped, skipped_beside(out)))
+        print_line(skipped_line(found.skipped, skipped_beside(out)))

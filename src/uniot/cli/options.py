@@ -1,11 +1,10 @@
-"""Options and checks that all commands share: plain help, any encoding, places to write."""
+"""Options and checks that all commands share: plain help and errors, places to write."""
 
 from __future__ import annotations
 
-import codecs
 import os
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,9 +14,14 @@ from typer.core import TyperCommand, TyperGroup
 
 from uniot.errors import RunFolderError, SettingsError
 from uniot.io.text import plural
+from uniot.io.visible import visible
 
 if TYPE_CHECKING:
     from uniot.config import ImageSettings, Settings
+
+
+# The class of usage errors, which typer does not export.
+_UsageError: Any = typer.BadParameter.__mro__[1]
 
 
 class Interrupted(Exception):
@@ -32,16 +36,31 @@ class Command(TyperCommand):
 
 
 class Group(TyperGroup):
-    """Commands that raise Interrupted on Ctrl-C."""
+    """Commands that raise Interrupted on Ctrl-C, and whose usage errors repeat arguments as visible text."""
 
     def get_params(self, ctx: Any) -> list[Any]:
         return _with_plain_flags(super().get_params(ctx))
 
+    def make_context(self, *args: Any, **kwargs: Any) -> Any:
+        with _visible_arguments():
+            return super().make_context(*args, **kwargs)
+
     def invoke(self, ctx: Any) -> Any:
         try:
-            return super().invoke(ctx)
+            with _visible_arguments():
+                return super().invoke(ctx)
         except KeyboardInterrupt:
             raise Interrupted from None
+
+
+@contextmanager
+def _visible_arguments() -> Iterator[None]:
+    """Escape the message of a usage error: an argument may be a file name that the shell found."""
+    try:
+        yield
+    except _UsageError as error:
+        error.message = visible(error.message)
+        raise
 
 
 def _with_plain_flags(parameters: list[Any]) -> list[Any]:
@@ -50,54 +69,6 @@ def _with_plain_flags(parameters: list[Any]) -> list[Any]:
         if getattr(parameter, "is_flag", False):
             parameter.metavar = ""
     return parameters
-
-
-_HANDLER = "uniot-ascii"
-# Characters that commands print. Others, such as those of file names, are escaped: \u4e2d.
-_IN_ASCII = {
-    "±": "+-",
-    "×": "x",
-    "−": "-",
-    "–": "-",
-    "…": "...",
-    "→": "->",
-    "³": "^3",
-    "₀": "0",
-    "α": "alpha",
-    "β": "beta",
-    "γ": "gamma",
-    "ε": "epsilon",
-    "η": "eta",
-    "κ": "kappa",
-    "λ": "lambda",
-    "μ": "mu",
-    "ρ": "rho",
-    "τ": "tau",
-    "•": "*",
-    "’": "'",
-    "“": '"',
-    "”": '"',
-}
-
-
-def print_anywhere() -> None:
-    """Make standard output and standard error replace characters that their encoding lacks, instead of failing."""
-    codecs.register_error(_HANDLER, _in_ascii)
-    for stream in (sys.stdout, sys.stderr):
-        reconfigure = getattr(stream, "reconfigure", None)
-        if reconfigure is None:
-            continue
-        # With UTF-8 and surrogateescape, file names are printed byte for byte.
-        if stream.errors != "surrogateescape" or codecs.lookup(stream.encoding).name != "utf-8":
-            reconfigure(errors=_HANDLER)
-
-
-def _in_ascii(error: UnicodeError) -> tuple[str | bytes, int]:
-    if not isinstance(error, UnicodeEncodeError):
-        raise error
-    letters = error.object[error.start : error.end]
-    written = (_IN_ASCII.get(one) or one.encode("ascii", "backslashreplace").decode("ascii") for one in letters)
-    return "".join(written), error.end
 
 
 def check_writable(file: Path, suffixes: Sequence[str] = ()) -> None:

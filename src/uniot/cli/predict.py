@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -19,7 +18,7 @@ from uniot.cli.options import (
     check_writable,
     refuse_for_embeddings,
 )
-from uniot.cli.screen import Tally, reading_progress, skipped_line, working
+from uniot.cli.screen import Tally, print_line, reading_progress, skipped_line, table_output, working
 from uniot.cli.sharded import (
     Engine,
     EngineName,
@@ -130,13 +129,13 @@ def _predict(
             check_destination(copy_to, _collections(opened, new))
         model = opened.model
     if opened.outdated_annotations is not None:
-        typer.echo(f"Warning: {opened.outdated_annotations}", err=True)
+        print_line(f"Warning: {opened.outdated_annotations}", err=True)
     line = preference_line(model)
     if out is None and copy_to is None and files is not None and all(map(is_image, new)):
         # Embedding one image takes no longer than looking it up in the store.
         _print_lines(model, files, Reading(EmbeddingStore(store), strict, workers) if len(new) > 1 else Reading())
         if line is not None:
-            typer.echo(line, err=True)
+            print_line(line, err=True)
         return
     copies = None
     if copy_to is not None:
@@ -152,7 +151,7 @@ def _predict(
                 EmbeddingStore(store), strict, workers, stack.enter_context(reading_progress({"images": str(new[0])}))
             )
             blocks = _image_blocks(model, files, reading, skipped)
-        place: Path | TextIO = sys.stdout if out is None else out
+        place: Path | TextIO = table_output() if out is None else out
         writer = stack.enter_context(PredictionWriter(place, model.classes, model.unknown, model.group_names))
         for names, paths, prediction in blocks:
             writer.write(names, prediction)
@@ -161,7 +160,7 @@ def _predict(
                 copies.write(zip(paths, names, strict=True), prediction)
     _show_summary(tally, skipped, out)
     if line is not None:
-        typer.echo(line, err=out is None)
+        print_line(line, err=out is None)
     if copies is not None and copy_to is not None:
         _show_copies(copies, copy_to, err=out is None)
 
@@ -193,9 +192,9 @@ def _print_lines(model: AdaptedModel, files: Iterable[ImageFile], reading: Readi
 
     for block in predict_images(model, files, reading):
         for row, file in enumerate(block.files):
-            typer.echo(f"{file.path}: {_in_words(model, block.prediction, row)}")
+            print_line(f"{file.path}: {_in_words(model, block.prediction, row)}")
         if block.skipped and block.files:
-            typer.echo(skipped_line(block.skipped, None), err=True)
+            print_line(skipped_line(block.skipped, None), err=True)
 
 
 def _in_words(model: AdaptedModel, answers: Prediction, row: int) -> str:
@@ -232,18 +231,18 @@ def _show_summary(tally: Tally, skipped: list[Skipped], out: Path | None) -> Non
     from uniot.training.images import skipped_beside, write_skipped
 
     if out is None:
-        typer.echo(tally.verdict(), err=True)
+        print_line(tally.verdict(), err=True)
     else:
-        typer.echo(f"{tally.verdict()} Every prediction is in {out}.")
+        print_line(f"{tally.verdict()} Every prediction is in {out}.")
         write_skipped(skipped_beside(out), skipped)
     if skipped:
-        typer.echo(skipped_line(skipped, None if out is None else skipped_beside(out)), err=out is None)
+        print_line(skipped_line(skipped, None if out is None else skipped_beside(out)), err=out is None)
 
 
 def _show_copies(copies: SortedCopies, place: Path, *, err: bool) -> None:
-    typer.echo(f"The images are sorted into folders in {place}.", err=err)
+    print_line(f"The images are sorted into folders in {place}.", err=err)
     if copies.had_files:
-        typer.echo(
+        print_line(
             f"{place} was not empty. Its files were kept, so earlier images may be among these; give a new folder to "
             "get these alone.",
             err=err,

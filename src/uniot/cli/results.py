@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
+from rich.text import Text
 
 from uniot.cli.screen import (
     console,
@@ -86,7 +87,7 @@ def show_result(
     if inputs.truth is None:
         labels = collections.target if inputs.has_unused_labels else "truth.csv"
         following.append(f"uniot evaluate {out} --labels {labels} (if you know true labels)")
-    screen.print("Next: " + "\n      ".join(following))
+    screen.print(f"Next: {following[0]}", *(f"      {command}" for command in following[1:]), sep="\n")
 
 
 def _names_line(model: AdaptedModel, inputs: Inputs, names: Names) -> str:
@@ -182,7 +183,7 @@ def show_scores(evaluation: Evaluation, *, beside: Mapping[str, Evaluation] | No
     table.add_column("score", no_wrap=True)
     columns = {"value": evaluation.to_dict(), **{title: other.to_dict() for title, other in (beside or {}).items()}}
     for title in columns:
-        table.add_column(title, justify="right", no_wrap=True)
+        table.add_column(Text(title), justify="right", no_wrap=True)  # a title may have two lines
     table.add_column("meaning", overflow="fold")
     for name, meaning in _MEANINGS.items():
         values = [column[name] for column in columns.values()]

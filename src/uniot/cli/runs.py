@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from uniot.cli.options import Preferred, PrivatePrior, check_folder, check_writable
-from uniot.cli.screen import console, working
+from uniot.cli.screen import console, print_line, working
 from uniot.errors import SettingsError, import_optional
 from uniot.io.text import counted, plural
 from uniot.runs.files import RunFiles
@@ -47,7 +47,7 @@ def report(
     with working("Drawing the report"):
         written = write_report(opened, out, figures)
     if opened.outdated_annotations is not None:
-        typer.echo(f"Warning: {opened.outdated_annotations}", err=True)
+        print_line(f"Warning: {opened.outdated_annotations}", err=True)
     screen = console()
     screen.print(written.sentence)
     if written.figures:
@@ -106,13 +106,13 @@ def label(
         if given is not None:
             from uniot.labelling.publishing import import_run
 
-            typer.echo(f"{import_run(run, given)} Next: uniot label {run}")
+            print_line(f"{import_run(run, given)} Next: uniot label {run}")
         if export is not None:
             from uniot.labelling.publishing import export_run
 
             exported = export_run(run, export, None if kind is None else kind.value)
             following = _after_naming(run) if len(exported) else f"uniot label {run}"
-            typer.echo(f"{exported.sentence()} Next: {following}")
+            print_line(f"{exported.sentence()} Next: {following}")
         return
     for package in ("fastapi", "jinja2", "uvicorn"):
         import_optional(package, "report", "the labelling page")
@@ -121,13 +121,13 @@ def label(
 
     def on_ready(address: str) -> None:
         if allow_network:
-            typer.echo(
+            print_line(
                 "Warning: other computers can reach this page, and the connection is not encrypted. Whoever has the "
                 "address can see every picture and change every label.",
                 err=True,
             )
-        typer.echo(f"Label here: {address}")
-        typer.echo("Every action is saved at once. Ctrl-C ends the page.", err=True)
+        print_line(f"Label here: {address}")
+        print_line("Every action is saved at once. Ctrl-C ends the page.", err=True)
         if open_browser:
             import webbrowser
 
@@ -139,7 +139,8 @@ def label(
         ended = f"every label is in {files.annotations}. Next: {_after_naming(run)}"
     else:
         ended = f"nothing was named yet. Next: uniot label {run}"
-    typer.echo(f"\nEnded; {ended}", err=True)
+    print_line("", err=True)
+    print_line(f"Ended; {ended}", err=True)
 
 
 def _after_naming(run: Path) -> str:

@@ -1,24 +1,29 @@
-"""Tables, sentences and progress bars of commands."""
+"""What commands print: any encoding, names as visible text, tables, sentences and progress bars.
+
+Commands print with `console`, `print_line` and `table_output`, and with nothing else.
+"""
 
 from __future__ import annotations
 
+import codecs
 import sys
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TextIO, cast
 
-from rich.console import Console
-from rich.markup import escape
+from rich.console import Console, ConsoleOptions, RenderableType, RenderHook
 from rich.progress import BarColumn, Progress, ProgressColumn, TaskID, TextColumn, TimeRemainingColumn
+from rich.segment import Segment
 from rich.table import Table
+from rich.text import Text
 
 from uniot.io.text import counted, listed, plural
+from uniot.io.visible import escape_output, visible, visible_text
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from uniot.images.reading import Skipped
     from uniot.io.predictions import Prediction
     from uniot.runs import RunFiles
@@ -26,17 +31,130 @@ if TYPE_CHECKING:
     from uniot.training.model import AdaptedModel
 
 _MOST_LINES = 15
+_PACKAGE = Path(__file__).parents[1]
+
+_HANDLER = "uniot-ascii"
+# Characters that commands print. Others, such as those of file names, are escaped: \u4e2d.
+_IN_ASCII = {
+    "±": "+-",
+    "×": "x",
+    "−": "-",
+    "–": "-",
+    "…": "...",
+    "→": "->",
+    "³": "^3",
+    "₀": "0",
+    "α": "alpha",
+    "β": "beta",
+    "γ": "gamma",
+    "ε": "epsilon",
+    "η": "eta",
+    "κ": "kappa",
+    "λ": "lambda",
+    "μ": "mu",
+    "ρ": "rho",
+    "τ": "tau",
+    "•": "*",
+    "’": "'",
+    "“": '"',
+    "”": '"',
+}
 
 
-def console(width_of_a_file: int | None = None) -> Console:
-    """Return a console on standard output, without colours if that is a file.
+def print_anywhere() -> None:
+    """Prepare standard output and standard error for any encoding and any name.
+
+    Characters that their encoding lacks are replaced, and what cannot be seen is escaped: whatever a command, a library
+    or Python itself prints, a name in it is text. Warnings become one line.
+    """
+    codecs.register_error(_HANDLER, _in_ascii)
+    for stream in (sys.stdout, sys.stderr):
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure is not None:
+            reconfigure(errors=_HANDLER)
+    _escape_streams()
+    warnings.formatwarning = _warning_line
+
+
+def _in_ascii(error: UnicodeError) -> tuple[str | bytes, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    letters = error.object[error.start : error.end]
+    written = (_IN_ASCII.get(one) or one.encode("ascii", "backslashreplace").decode("ascii") for one in letters)
+    return "".join(written), error.end
+
+
+def _escape_streams() -> None:
+    sys.stdout, sys.stderr = escape_output(sys.stdout), escape_output(sys.stderr)
+
+
+def _warning_line(
+    message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
+) -> str:
+    if Path(filename).is_relative_to(_PACKAGE):
+        return f"Warning: {visible(str(message))}\n"
+    return f"{visible(filename)}:{lineno}: {category.__name__}: {visible(str(message))}\n"
+
+
+class Screen(Console):
+    r"""A console that prints names as they are: what cannot be seen is escaped, markup and emoji codes mean nothing.
+
+    A printed text, a cell or a title is one line: line breaks in it are those of a name, and are escaped as well.
+    Several lines are several texts: `print(first, second, sep="\n")`.
+    """
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        """Return a text that fits its place once it is escaped."""
+        return super().render_str(visible(text), **options)
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
+        """Yield the parts of anything printed, escaped; rich's own control codes are kept."""
+        for part in super().render(renderable, options):
+            yield part if part.control else Segment(visible_text(part.text), part.style)
+
+    def push_render_hook(self, hook: RenderHook) -> None:
+        """Begin to show a progress bar."""
+        super().push_render_hook(hook)
+        # rich puts streams of its own before standard output and error now, and those obey colours and links.
+        _escape_streams()
+
+
+def console(width_of_a_file: int | None = None, *, err: bool = False) -> Screen:
+    """Return a console on standard output, or on standard error, without colours if that is a file.
 
     Args:
         width_of_a_file: width of tables if no terminal sets it.
+        err: whether to print to standard error.
     """
-    is_terminal = sys.stdout.isatty()
+    is_terminal = (sys.stderr if err else sys.stdout).isatty()
     width = None if is_terminal else width_of_a_file
-    return Console(highlight=False, markup=False, soft_wrap=not is_terminal, width=width)
+    soft_wrap = not is_terminal and not err
+    return Screen(stderr=err, highlight=False, markup=False, emoji=False, soft_wrap=soft_wrap, width=width)
+
+
+def print_line(line: str, *, err: bool = False) -> None:
+    """Print a line that the terminal breaks where it ends, to standard output or standard error."""
+    stream = sys.stderr if err else sys.stdout
+    stream.write(f"{visible(line)}\n")
+    stream.flush()
+
+
+def table_output() -> TextIO:
+    """Return the stream for a table on standard output: unchanged data for a file or a pipe, escaped for a terminal."""
+    stream: TextIO = getattr(sys.stdout, "rich_proxied_file", sys.stdout)
+    return cast(TextIO, _VisibleRows(stream)) if stream.isatty() else stream
+
+
+class _VisibleRows:
+    """A stream that receives a row of a table at a time, and shows it in one line."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, row: str) -> int:
+        line = row.removesuffix("\n")
+        self._stream.write(f"{visible(line)}\n")
+        return len(row)
 
 
 def show_prediction(model: AdaptedModel, prediction: Prediction) -> None:
@@ -147,7 +265,7 @@ def training_progress(shown: bool = True) -> Iterator[OnStep | None]:
     Yields:
         The function to call after each step; None if nothing is shown.
     """
-    screen = Console(stderr=True, highlight=False)
+    screen = console(err=True)
     if not shown:
         yield None
         return
@@ -172,14 +290,14 @@ def reading_progress(titles: Mapping[str, str]) -> Iterator[Callable[[str], OnPr
     Yields:
         A function from the name of a collection to the callback that reports its progress.
     """
-    screen = Console(stderr=True, highlight=False)
+    screen = console(err=True)
     with ExitStack() as stack:
 
         def of(collection: str) -> OnProgress:
             title = titles.get(collection, collection)
             if not screen.is_terminal:
                 return _PrintedReading(title)
-            bar = stack.enter_context(closing(_Bar(screen, f"reading {escape(_short(title, screen.width))}")))
+            bar = stack.enter_context(closing(_Bar(screen, f"reading {_short(visible(title), screen.width)}")))
             return lambda done, total, computed, speed: bar.show(done, total, _speed(done, total, computed, speed))
 
         yield of
@@ -196,21 +314,22 @@ def working(words: str, *, lines: bool = True) -> Iterator[Callable[[str], None]
     Yields:
         A function that replaces the words.
     """
-    screen = Console(stderr=True, highlight=False)
+    screen = console(err=True)
     if screen.is_terminal:
-        with screen.status(words) as status:
-            yield status.update
+        # Markup in a text of this kind would be obeyed, unlike that in a `Text`.
+        with screen.status(Text(visible(words))) as status:
+            yield lambda more: status.update(Text(visible(more)))
         return
-    write = _write_line if lines else _write_nothing
+    write = _print_to_stderr if lines else _print_nothing
     write(f"{words} …")
     yield lambda more: write(f"{more} …")
 
 
-def _write_line(words: str) -> None:
-    sys.stderr.write(f"{words}\n")
+def _print_to_stderr(line: str) -> None:
+    print_line(line, err=True)
 
 
-def _write_nothing(words: str) -> None:
+def _print_nothing(line: str) -> None:
     pass
 
 
@@ -224,13 +343,16 @@ class _Bar:
     """Progress bar from the first report to the last; without a total it only moves."""
 
     def __init__(self, screen: Console, title: str, *columns: ProgressColumn) -> None:
-        count, note = TextColumn("{task.fields[count]}"), TextColumn("{task.fields[note]}")
-        self._progress = Progress(TextColumn(title), BarColumn(), count, *columns, note, console=screen, transient=True)
+        what, count, note = (
+            TextColumn(f"{{task.{field}}}", markup=False) for field in ("description", "fields[count]", "fields[note]")
+        )
+        self._progress = Progress(what, BarColumn(), count, *columns, note, console=screen, transient=True)
+        self._title = title
         self._task: TaskID | None = None
 
     def show(self, done: int, total: int, note: str) -> None:
         if self._task is None:
-            self._task = self._progress.add_task("", total=total or None, count="", note="")
+            self._task = self._progress.add_task(self._title, total=total or None, count="", note="")
         self._progress.update(self._task, completed=done, total=total or None, count=_count(done, total), note=note)
         self._progress.start()  # does nothing the second time
         if done == total:
@@ -253,7 +375,7 @@ class _PrintedReading:
         if done < self._next and done != total:
             return
         speed = _speed(done, total, computed, per_second)
-        _write_line(f"Reading {self._title}: image {_count(done, total)}{f', {speed}' if speed else ''}")
+        _print_to_stderr(f"Reading {self._title}: image {_count(done, total)}{f', {speed}' if speed else ''}")
         self._next = 0 if done == total else done + max(1, (total or done) // 10)
 
 
@@ -270,7 +392,7 @@ def _speed(done: int, total: int, computed: int, per_second: float) -> str:
 
 def _print_every_tenth(step: int, steps: int, row: Mapping[str, float]) -> None:
     if step % max(1, steps // 10) == 0 or step == steps:
-        _write_line(f"Training: step {step}/{steps}{f', {loss}' if (loss := _loss(row)) else ''}")
+        _print_to_stderr(f"Training: step {step}/{steps}{f', {loss}' if (loss := _loss(row)) else ''}")
 
 
 def _loss(row: Mapping[str, float]) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from uniot.cli.options import IMAGES
-from uniot.cli.screen import Tally, reading_progress, skipped_line, working
+from uniot.cli.screen import Tally, print_line, reading_progress, skipped_line, working
 from uniot.errors import SettingsError
 from uniot.io.text import counted, plural
 
@@ -106,7 +106,7 @@ def predict_in_shards(
 
         opened = Run.open(run, *preference)
         if opened.outdated_annotations is not None:
-            typer.echo(f"Warning: {opened.outdated_annotations}", err=True)
+            print_line(f"Warning: {opened.outdated_annotations}", err=True)
     with reading_progress({"images": new[0]}) as progress:
         found = predict_shards(
             run,
@@ -120,11 +120,11 @@ def predict_in_shards(
         )
     tally = Tally()
     tally.count(found.n_known or 0, found.rows - (found.n_known or 0), found.groups or ())
-    typer.echo(f"{tally.verdict()} Every prediction is in {out}, in {counted(found.n_shards, 'part')}.")
+    print_line(f"{tally.verdict()} Every prediction is in {out}, in {counted(found.n_shards, 'part')}.")
     _show_sharded(found)
     line = preference_line(opened.model)
     if line is not None:
-        typer.echo(line)
+        print_line(line)
 
 
 def embed_in_shards(
@@ -145,7 +145,7 @@ def embed_in_shards(
             on_progress=progress("images"),
         )
     parts = counted(found.n_shards, "part")
-    typer.echo(f"{out} contains {counted(found.rows, 'embedding')} by {settings.backbone} in {parts}.")
+    print_line(f"{out} contains {counted(found.rows, 'embedding')} by {settings.backbone} in {parts}.")
     _show_sharded(found)
 
 
@@ -160,9 +160,9 @@ def _show_sharded(found: ShardedOutput) -> None:
     """Print what of an output in shards was there before, was computed twice, or could not be read."""
     before = found.n_shards - found.n_computed
     if before:
-        typer.echo(f"{counted(before, 'part')} of {found.n_shards} {plural(before, 'was', 'were')} there before.")
+        print_line(f"{counted(before, 'part')} of {found.n_shards} {plural(before, 'was', 'were')} there before.")
     if found.n_lost:
         were = plural(found.n_lost, "was", "were")
-        typer.echo(f"{counted(found.n_lost, 'worker')} ended early and {were} replaced; nothing is missing.")
+        print_line(f"{counted(found.n_lost, 'worker')} ended early and {were} replaced; nothing is missing.")
     if found.skipped:
-        typer.echo(skipped_line(found.skipped, found.skipped_table))
+        print_line(skipped_line(found.skipped, found.skipped_table))

@@ -18,6 +18,7 @@ from uniot.distributed.inputs import Shard, ShardedInput
 from uniot.distributed.places import Place
 from uniot.errors import MissingPackageError, UniotError
 from uniot.images.reading import available_cores
+from uniot.io.visible import VisibleStream, escape_output
 
 OnProgress = Callable[[int, int, int, float], None]
 # A worker takes the memory of torch and of the model, and its threads share them.
@@ -241,9 +242,10 @@ def _without_descriptor(nowhere: int) -> Iterator[None]:
     before = sys.stderr
     if is_standard:
         before.flush()
-        sys.stderr = open(  # noqa: SIM115 - closed with the descriptor
+        opened = open(  # noqa: SIM115 - closed with the descriptor
             kept, "w", encoding=before.encoding, errors=before.errors, buffering=1, closefd=False
         )
+        sys.stderr = escape_output(opened) if isinstance(before, VisibleStream) else opened
     os.dup2(nowhere, 2)
     try:
         yield

@@ -72,6 +72,7 @@ def make_server(app: ASGIApp) -> uvicorn.Server:
         app,
         ws="none",
         log_level="warning",
+        use_colors=False,
         access_log=False,
         server_header=False,
         timeout_graceful_shutdown=_SECONDS_TO_END,
