@@ -10,6 +10,7 @@ import subprocess
 import sys
 from dataclasses import fields
 from pathlib import Path
+from types import SimpleNamespace
 from unittest import mock
 
 import numpy as np
@@ -19,10 +20,10 @@ import pytest
 import yaml
 
 from uniot import UniDAClassifier, UniNCM
-from uniot.distributed import commands, engine
+from uniot.distributed import commands, engine, jobs
 from uniot.distributed.engine import pool_size
 from uniot.distributed.inputs import Shard, sharded_images, sharded_input
-from uniot.distributed.jobs import Bundle
+from uniot.distributed.jobs import Bundle, EmbedJob, PredictJob
 from uniot.distributed.places import Place
 from uniot.distributed.shards import Manifest, ShardFolder, read_manifest
 from uniot.distributed.workers import Attempts, ShardWorker
@@ -122,7 +123,8 @@ def test_rows_without_names_are_numbered_through_all_shards(toy_run, without_ray
     run, new = toy_run
     unnamed = tmp_path / "unnamed.parquet"
     pq.write_table(pq.read_table(new.with_suffix(".parquet")).select(["x"]), unnamed, row_group_size=50)
-    with mock.patch("uniot.distributed.inputs.ROWS_PER_SHARD", 50):
+    # Three blocks in each shard.
+    with mock.patch("uniot.distributed.inputs.ROWS_PER_SHARD", 50), mock.patch.object(jobs, "_READ_ROWS", 20):
         assert uniot("predict", run, unnamed, "--engine", "ray", "--out", tmp_path / "out").code == 0
     uniot("predict", run, unnamed, "--out", tmp_path / "single.parquet")
     assert table(tmp_path / "out").equals(table(tmp_path / "single.parquet"))
@@ -445,6 +447,39 @@ def test_listing_changes_with_a_changed_file(tmp_path):
     assert sharded_images(Place.of(tmp_path)).digest == first.digest
     (tmp_path / "a.jpg").write_bytes(b"xy")
     assert sharded_images(Place.of(tmp_path)).digest != first.digest
+
+
+@pytest.mark.parametrize("kind", ["images", "embeddings"])
+def test_listing_changes_with_a_file_that_was_written_again_in_the_same_size(tmp_path, kind):
+    path = tmp_path / ("a.jpg" if kind == "images" else "a.parquet")
+    pq.write_table(pa.table({"x": [[1.0]]}), path)
+    digests = []
+    for seconds in (1, 2, 1):
+        os.utime(path, (seconds, seconds))
+        digests.append(sharded_input(Place.of(tmp_path)).digest)
+    assert digests[0] == digests[2] != digests[1]
+
+
+@pytest.mark.parametrize("job", [EmbedJob("a network", labelled=False), PredictJob("a network")])
+def test_worker_that_would_compute_with_another_engine_is_refused(job, tmp_path, monkeypatch):
+    reader = SimpleNamespace(split=SimpleNamespace(cut="none", made_by="a network"))
+    monkeypatch.setattr(jobs.ImageReader, "load", lambda _: reader)
+    monkeypatch.setattr(jobs.Run, "open", lambda *_: SimpleNamespace(model=SimpleNamespace(reader=reader)))
+    (tmp_path / "model").write_bytes(b"x")
+    bundle = Bundle.of([tmp_path / "model"])
+    monkeypatch.setattr(jobs, "graph_of", lambda _: None)
+    assert callable(job.start(bundle, workers=1))
+    # ONNX Runtime is installed on this machine, and not on the one that started the work.
+    monkeypatch.setattr(jobs, "graph_of", lambda _: "a graph")
+    with pytest.raises(DataError, match="'a network, with onnxruntime' and not 'a network'.*Install the same versions"):
+        job.start(bundle, workers=1)
+
+
+def test_files_of_one_content_under_other_names_are_another_bundle(tmp_path):
+    for name in ("model", "groups", "annotations"):
+        (tmp_path / name).write_bytes(b"model" if name == "model" else b"some numbers")
+    one, other = (Bundle.of([tmp_path / "model", tmp_path / name]) for name in ("groups", "annotations"))
+    assert one.digest != other.digest
 
 
 def test_run_that_changes_meanwhile_is_refused_by_workers(tmp_path):

@@ -12,6 +12,7 @@ from uniot.discovery.class_count import (
     NumberOfClasses,
     SeenTarget,
     _by_known_classes,
+    _by_prototypes,
     _by_silhouette,
     _cosine_distance,
     _Draw,
@@ -121,10 +122,27 @@ def test_group_with_as_many_known_samples_as_unknown_ones_is_not_private():
 
 
 def test_private_group_is_compared_with_the_median_of_the_known_ones():
-    # Known groups of 4, 6 and 40 samples, and one of 2, which does not count; private ones of 3 and 5.
-    sizes, known = (4, 6, 40, 2, 3, 5), (True, True, True, True, False, False)
+    # Known groups of 4, 6 and 40 samples, and one of 2, which does not count: at least 0.75 · 6 = 4.5 samples of the
+    # private ones of 3, 4 and 5. The median of all would be 4, that of all known ones 5.
+    sizes, known = (4, 6, 40, 2, 3, 4, 5), (True, True, True, True, False, False, False)
     draw = draw_of(np.repeat(known, sizes).tolist(), min_relative_size=0.75)
-    assert draw.n_private(np.repeat(np.arange(6), sizes)) == 1
+    assert draw.n_private(np.repeat(np.arange(7), sizes)) == 1
+
+
+def test_small_prototypes_are_merged_before_large_ones_that_are_nearer():
+    def turned(axis: int, other: int, distance: float) -> np.ndarray:
+        cosine = 1 - distance**2 / 2
+        return cosine * np.eye(5)[axis] + np.sqrt(1 - cosine**2) * np.eye(5)[other]
+
+    # A known class with three samples at a distance of 1.0, another known class, and two private classes 0.9 apart. By
+    # Ward's cost, with the factor n m / (n + m), the three are merged first, and then the known classes are as they
+    # should be; by distance alone the private ones would be one class by then.
+    sizes = (30, 3, 30, 20, 20)
+    places = np.stack([np.eye(5)[0], turned(0, 1, 1.0), np.eye(5)[2], np.eye(5)[3], turned(3, 4, 0.9)])
+    rows, prototypes = np.repeat(places, sizes, axis=0), np.repeat(np.arange(5), sizes)
+    nearest, known = np.repeat([0, 0, 1, 0, 0], sizes), np.repeat([True, True, True, False, False], sizes)
+    draw = _Draw(SeenTarget(rows, prototypes, known, nearest), _cosine_distance(rows), np.arange(len(rows)))
+    assert _by_prototypes(draw) == 2
 
 
 def test_every_draw_has_four_fifths_of_the_samples_and_none_twice(monkeypatch):

@@ -195,6 +195,35 @@ def test_failed_export_is_tried_again_with_another_version(forget, monkeypatch):
     assert graph_of(split) is not None
 
 
+class Variation(nn.Module):
+    """Outputs how much an image varies from row to row and from column to column; something else while exported."""
+
+    def __init__(self, when_exported):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(1))
+        self._when_exported = when_exported
+
+    def forward(self, images):
+        down = (images[:, :, 1:] - images[:, :, :-1]).abs().mean((2, 3))
+        across = (images[..., 1:] - images[..., :-1]).abs().mean((2, 3))
+        if torch.onnx.is_in_onnx_export():
+            down, across = self._when_exported(down, across)
+        return (down + across) * self.weight
+
+
+@pytest.mark.parametrize(
+    ("when_exported", "is_used"),
+    [
+        pytest.param(lambda down, across: (down, across), True, id="right"),
+        # A smooth image varies by less than the standard deviation, from column to column only; noise by more.
+        pytest.param(lambda down, across: (0 * down, across), False, id="wrong on noise"),
+        pytest.param(lambda down, across: (down, across.clamp_min(0.9)), False, id="wrong on a smooth image"),
+    ],
+)
+def test_graph_is_used_if_it_is_right_on_noise_and_on_a_smooth_image(when_exported, is_used):
+    assert (graph_of(split_of(Variation(when_exported))) is not None) is is_used
+
+
 def test_difference_within_rounding_is_accepted():
     assert graph_of(split_of(Chosen(lambda mean: mean * (1 + 1e-5)))) is not None
 

@@ -21,14 +21,18 @@ def test_sample_far_from_every_class_is_unknown_by_one_against_all_clustering():
     assert one_vs_all_labels(features, probabilities, n_clusters=3).tolist() == [0, 0, 1, 1, 2, 2]
 
 
-@pytest.mark.parametrize(("prior", "label"), [(0.75, 1), (1.0, 0)])
-def test_class_with_improbable_samples_is_trusted_less(prior, label):
+@pytest.mark.parametrize(
+    ("prior", "probability", "others", "label"),
+    [(0.75, 0.2, 0.1, 1), (1.0, 0.2, 0.1, 0), (0.75, 0.9, 0.0, 0)],
+)
+def test_class_with_improbable_samples_is_trusted_less(prior, probability, others, label):
     # One class: five positive samples at 0°, one at 36.87°; the prototype is (5.8, 0.6) / 5.831 = (0.9947, 0.1029), and
     # the cosine of the sixth to it is 0.8575. Six negative samples at 78.28° have cosine 0.75 to the sixth.
     sixth, away = [0.8, 0.6], [0.2032, 0.9791]
     features = F.normalize(torch.tensor([[1.0, 0.0]] * 5 + [sixth] + [away] * 6), dim=1)
-    probabilities = torch.tensor([0.2] * 6 + [0.1] * 6)[:, None]
-    # With ρ = ¾ the factor is 0.75 + 0.25 · 0.2 = 0.8, and 0.8 · 0.8575 = 0.686 < 0.75.
+    probabilities = torch.tensor([probability] * 6 + [others] * 6)[:, None]
+    # With ρ = ¾ the factor is 0.75 + 0.25 · 0.2 = 0.8, and 0.8 · 0.8575 = 0.686 < 0.75. Only the positive samples
+    # count: 0.75 + 0.25 · 0.9 = 0.975 gives 0.836, while with the mean of all, 0.45, it would be 0.740.
     labels = one_vs_all_labels(features, probabilities, n_clusters=2, prior=prior)
     assert labels.tolist() == [0] * 5 + [label] + [1] * 6
 

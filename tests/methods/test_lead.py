@@ -147,6 +147,25 @@ def test_losses_are_weighted_by_the_distance_from_the_threshold():
     assert method.loss_weights() == {"pseudo": 0.3, "neighbours": 1.0, "decomposition": 1.0}
 
 
+def test_weights_are_those_of_the_stored_rows_that_the_labels_come_from():
+    method = build()
+    method.n_clusters.fill_(3)
+    stored = F.normalize(torch.tensor([[1.0, 0.0, 0.1], [0.0, 1.0, 0.1], [0.3, 0.2, 1.0]]), dim=1)
+    labels = method.pseudo_labels(stored, (4 * method.classifier(stored)).softmax(dim=1))
+    norms, thresholds, _ = method.boundaries(stored)
+    # In the batch, each sample now lies just off the threshold of its stored row, where its own weight would be small.
+    height = thresholds + 0.01
+    now = torch.stack([(1 - height**2).sqrt(), torch.zeros(3), height], dim=1)
+    losses = method.target_losses(TargetBatch(now, method.classifier(now), labels, stored, stored[:, None]))
+    weights = label_weights(norms, thresholds)
+    assert float(weights.min()) > 0.8
+    expected = decomposition_loss(decomposition_norms(now, torch.eye(3)[:2]), labels == 2, weights)
+    assert float(losses["decomposition"]) == pytest.approx(float(expected), rel=1e-4)
+    wanted = torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.5, 0.5]])
+    pseudo = (weights * F.cross_entropy(method.classifier(now), wanted, reduction="none")).mean()
+    assert float(losses["pseudo"].detach()) == pytest.approx(float(pseudo.detach()), rel=1e-4)
+
+
 def test_feature_size_that_leaves_no_unknown_space_is_refused():
     with pytest.raises(
         SettingsError, match=r"feature_size is 3 and there are 3 classes. Set feature_size to at least 4"

@@ -138,16 +138,17 @@ def test_confidences_have_no_gradient():
 
 
 def test_contrast_worked_by_hand():
-    # Source at 0° and 90°, target at 10° and 80°: each has its neighbour across 10° away and the other 80° away; the
-    # other sample of its own domain is 90° or 70° away. The target sample at 80° is private and has no neighbour.
-    method, source, target = build(contrast_temperature=1.0), directions(0, 90), directions(10, 80)
+    # Source at 0° and 90°, target at 10° and 70°. The first of each are neighbours, 10° apart; the others across are
+    # 70° and 80° away, and those of the own domain 90° and 60°. The target sample at 70° is private: neither it nor
+    # the source sample at 90°, whose nearest it is, has a neighbour.
+    method, source, target = build(contrast_temperature=1.0), directions(0, 90), directions(10, 70)
     found = method.contrast(source, target, batch_at(0, source, target), torch.tensor([True, False]))
 
     def cosine(angle: float) -> float:
         return math.cos(math.radians(angle))
 
-    of_source = math.log(sum(math.exp(cosine(a)) for a in (10, 80, 90))) - cosine(10)
-    of_target = math.log(sum(math.exp(cosine(a)) for a in (10, 80, 70))) - cosine(10)
+    of_source = math.log(sum(math.exp(cosine(a)) for a in (10, 70, 90))) - cosine(10)
+    of_target = math.log(sum(math.exp(cosine(a)) for a in (10, 80, 60))) - cosine(10)
     assert float(found) == pytest.approx((of_source + of_target) / 2, rel=1e-5)
 
 

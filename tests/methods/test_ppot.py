@@ -130,8 +130,19 @@ def test_target_does_not_train_the_classifier():
     for weight in (0.0, 3.0):
         method = build(pretraining=0, transport_weight=weight, known_weight=weight, unknown_weight=weight)
         method.step(batch(0)).total.backward()
-        gradients.append([module.weight.grad for module in (method.classifier, method.bottleneck)])
-    assert [torch.equal(without, given) for without, given in zip(*gradients, strict=True)] == [True, False]
+        trained = (method.classifier.weight, method.classifier.bias, method.bottleneck.weight)
+        gradients.append([parameter.grad for parameter in trained])
+    assert [torch.equal(without, given) for without, given in zip(*gradients, strict=True)] == [True, True, False]
+
+
+def test_transport_moves_the_features_of_both_domains():
+    given = batch(0)
+    given.source.requires_grad_()
+    given.target.requires_grad_()
+    build(pretraining=0).step(given).parts["transport"].backward()
+    # Of the source by way of the prototypes, which have moved towards its features.
+    assert float(given.source.grad.abs().max()) > 1e-4
+    assert float(given.target.grad.abs().max()) > 1e-4
 
 
 def test_alpha_is_the_fraction_of_confident_samples_and_beta_starts_there():

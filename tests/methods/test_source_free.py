@@ -151,6 +151,17 @@ def test_stage_of_the_source_ends_with_every_target_sample_stored_by_running_sta
     assert newest.numpy() == pytest.approx(method.features(batch_at(5).target).detach().numpy(), abs=1e-5)
 
 
+def test_stage_of_the_target_stores_its_samples_by_running_statistics():
+    method = build()
+    train(method, last=6)
+    batch = batch_at(6)
+    method.step(batch)
+    newest = method.bank.rows[[int((method.bank.ids == i).nonzero()) for i in batch.target_ids]]
+    assert newest.numpy() == pytest.approx(method.features(batch.target).detach().numpy(), abs=1e-5)
+    by_batch = method.project(batch.target, learning=True).detach()
+    assert float((newest - by_batch).abs().max()) > 0.01
+
+
 def test_target_is_stored_only_in_the_last_steps_that_the_bank_has_room_for():
     method = build(steps=40)
     for step in range(17):

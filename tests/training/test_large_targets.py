@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -84,6 +85,27 @@ def test_a_rule_that_needs_the_whole_target_gets_it(toy, monkeypatch, settings):
     assert np.array_equal(part.target.known, whole.target.known)
     assert np.array_equal(part.target_features, whole.target_features[part.feature_rows])
     assert ((part.target.group >= 0) == ~part.target.known).all()
+    assert not any("fitted to" in words for words in part.reliability.warnings), "it was fitted to all"
+
+
+def test_class_that_only_samples_outside_of_the_drawn_part_are_of_is_not_absent(toy, monkeypatch):
+    monkeypatch.setattr(large_targets, "MOST_FEATURE_VALUES", 1000)
+    monkeypatch.setattr(large_targets, "_MOST_DRAWN", 150)
+
+    def fit(target):
+        return UniDAClassifier("calibrated", random_state=0).fit(toy.x_source, toy.y_source, target).model_
+
+    drawn = fit(toy.x_target).feature_rows
+    rare = str(next(name for name in toy.oracle_y_target if name in toy.y_source))
+    is_rare = toy.oracle_y_target == rare
+    place = np.concatenate([np.setdiff1d(np.arange(len(is_rare)), drawn), drawn])
+    target = np.empty_like(toy.x_target)
+    target[place] = np.concatenate([toy.x_target[is_rare], toy.x_target[~is_rare]])
+    model = fit(target)
+    assert np.array_equal(model.feature_rows, drawn)
+    assert rare not in model.absent_classes
+    part = model.target.rows(drawn)
+    assert rare not in model.classes[part.nearest[part.known]], "by the part alone it would be"
 
 
 def test_a_mapped_target_is_fitted_as_one_in_memory(toy, sampled, tmp_path):
@@ -139,3 +161,9 @@ def test_a_small_target_is_used_as_a_whole(toy):
         found = large_targets.PartOfTarget.of(method, ScaledRows(np.ones((n_rows, 1)), 1.0), seed=0)
         assert (found and len(found.rows)) == part
     assert bool((torch.diff(found.rows) > 0).all())
+
+
+def test_the_seed_decides_which_samples_stand_for_a_large_target():
+    method, target = SimpleNamespace(most_fitted_rows=200), ScaledRows(np.ones((300, 1)), 1.0)
+    one, same, other = (large_targets.PartOfTarget.of(method, target, seed).rows.tolist() for seed in (0, 0, 1))
+    assert one == same != other

@@ -166,6 +166,21 @@ def test_sample_without_weight_does_not_count_for_the_prior():
     assert _private_prior(log_ratio[:2], torch.full((2,), 0.5, dtype=torch.float64)) == pytest.approx(1 / 3)
 
 
+def test_samples_whose_nearest_class_is_absent_do_not_count_for_the_prior_of_membership(monkeypatch):
+    present = torch.tensor([1.0, 1.0, 0.0, 0.0], dtype=torch.float64)
+    monkeypatch.setattr("uniot.methods.unincm.rejection._presence", lambda *_: (present, 1.0))
+    prototypes = directions(4)
+    members = clusters(prototypes[:2], 40, noise=0.03)
+    # Each in a direction of its own, and a little nearer to one of the absent classes.
+    others = F.normalize(
+        0.3 * prototypes[2:].repeat_interleave(40, dim=0) + clusters(directions(44)[4:], 2, noise=0), dim=1
+    )
+    rule = fit_rejection(torch.cat([members, others]), prototypes, n_neighbours=6)
+    # All that count are members: by Laplace smoothing, 1 of 82 is private.
+    assert float(rule.membership_prior) == pytest.approx(1 / 82, abs=0.01)
+    assert float(rule.similarity_prior) > 0.4
+
+
 def test_prior_is_a_fixed_point_of_em():
     log_ratio = torch.tensor([2.5] * 30 + [-2.0] * 10, dtype=torch.float64)
     prior = _private_prior(log_ratio)

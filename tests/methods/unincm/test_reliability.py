@@ -11,6 +11,7 @@ from uniot import UniDAClassifier, UniNCM
 from uniot.datasets.digits import make_toy_domains
 from uniot.errors import UniotWarning
 from uniot.methods.decision import answer_probability
+from uniot.methods.unincm import reliability
 from uniot.methods.unincm.reliability import TargetStatistics, agreement_of_halves, assess
 
 GOOD = TargetStatistics(
@@ -132,6 +133,21 @@ def test_halves_agree_on_separate_classes_and_by_chance_on_noise():
     noise = F.normalize(torch.randn(1000, 64, generator=generator), dim=1)
     assert agreement_of_halves(clear, prototypes, generator) == pytest.approx(1)
     assert abs(agreement_of_halves(noise, prototypes, generator)) < 0.1
+
+
+def test_agreement_is_cohens_kappa_of_the_two_halves(monkeypatch):
+    from sklearn.metrics import cohen_kappa_score
+
+    monkeypatch.setattr(reliability, "_HALVINGS", 1)
+    prototypes = F.normalize(torch.randn(5, 6, generator=torch.Generator().manual_seed(0)), dim=1)
+    # Most rows lean to one side, so that each half has another favourite among the classes.
+    rows = F.normalize(torch.randn(400, 6, generator=torch.Generator().manual_seed(1)) + 1, dim=1)
+    found = agreement_of_halves(rows, prototypes, torch.Generator().manual_seed(2))
+    rotation = torch.linalg.qr(torch.randn(6, 6, generator=torch.Generator().manual_seed(2))).Q
+    one, other = (
+        (rows @ half @ F.normalize(prototypes @ half, dim=1).t()).argmax(dim=1) for half in rotation.split(3, 1)
+    )
+    assert found == pytest.approx(cohen_kappa_score(one, other), abs=1e-3)
 
 
 def test_fit_warns_and_keeps_the_estimate(tmp_path):
