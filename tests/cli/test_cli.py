@@ -373,9 +373,14 @@ def test_a_wrong_source_file_is_refused_in_a_sentence(
     make(tmp_path / "source.npz")
     answer = uniot("adapt", tmp_path / "source.npz", files / "target.npz", "--out", tmp_path / "run")
     assert answer.code == 1
-    assert answer.stderr.startswith("Error: ")
+    assert answer.stderr.removeprefix("Loading PyTorch …\n").startswith("Error: ")
     assert "Traceback" not in answer.stderr
     assert re.search(words, answer.stderr.replace("\n", " "))
+
+
+def test_collection_with_a_similar_name_is_suggested_at_once(uniot: Callable, files: Path) -> None:
+    answer = uniot("adapt", files / "sorce.npz", files / "target.npz", "--out", files / "run")
+    assert answer.stderr == f"Error: {files / 'sorce.npz'} does not exist. Did you mean {files / 'source.npz'}?\n"
 
 
 def test_a_cut_off_file_is_refused(uniot: Callable, files: Path, tmp_path: Path) -> None:
@@ -457,7 +462,8 @@ def test_ctrl_c_saves_and_the_same_command_ends_like_an_undisturbed_run(
     subprocess.run(command(tmp_path / "whole"), check=True, capture_output=True, env=environment)
     process = subprocess.Popen(command(tmp_path / "cut"), stderr=subprocess.PIPE, text=True, env=environment)
     assert process.stderr is not None
-    process.stderr.readline()
+    while "Training: step" not in process.stderr.readline():
+        assert process.poll() is None
     process.send_signal(signal.SIGINT)
     remaining = process.communicate(timeout=60)[1]
     assert process.returncode == 130

@@ -131,6 +131,55 @@ def test_labels_from_folders_must_be_there_for_every_image(uniot, place, adapted
     assert "1 of 25 images lie in no folder that could be their label, the first is 'broken.jpg'" in refused
 
 
+@pytest.fixture
+def with_unreadable_class(place, tmp_path) -> Path:
+    """A folder whose only image of a class cannot be read, beside two other classes, and one that has one other."""
+    for name, classes in (("two left", ["circle", "square"]), ("one left", ["circle"])):
+        for one in classes:
+            shutil.copytree(place / "labelled" / one, tmp_path / name / one)
+        (tmp_path / name / "empty").mkdir()
+        (tmp_path / name / "empty" / "a.jpg").write_bytes(b"no image at all")
+    return tmp_path
+
+
+def test_class_without_a_readable_image_is_named_with_the_file_that_was_skipped(uniot, place, with_unreadable_class):
+    command = ("adapt", with_unreadable_class / "two left", "unlabelled", "--out", "lost", "--settings", "quick.toml")
+    told = uniot(*command, folder=place).stdout
+    assert "Warning: no image of 'empty' could be read, so the class is left out: empty/a.jpg (not an image" in told
+    assert load_model(place / "lost").classes.tolist() == ["circle", "square"]
+
+
+@pytest.mark.parametrize("command", ["adapt", "train-source"])
+def test_single_class_that_can_be_read_is_refused_with_the_file_that_was_skipped(
+    uniot, place, with_unreadable_class, command
+):
+    labelled = with_unreadable_class / "one left"
+    arguments = ("adapt", labelled, "unlabelled", "--out", "o")
+    if command == "train-source":
+        arguments = (command, labelled, "--out", "o.safetensors")
+    refused = uniot(*arguments, folder=place, code=1).stderr
+    assert "Error: only one class has images that can be read, 'circle'." in refused
+    assert "No image can be read of 'empty', such as empty/a.jpg (not an image" in refused
+    assert "Reading unlabelled" not in refused
+
+
+def test_every_stage_is_announced_before_it_begins(uniot, place):
+    told = uniot("adapt", "labelled", "unlabelled", "--out", "stages", "--settings", "quick.toml", folder=place)
+    lines = [line for line in told.stderr.splitlines() if line.endswith(" …")]
+    assert lines == [
+        "Loading PyTorch …",
+        "Loading the network efficientnet_lite0 …",
+        "Reading labelled: 24 images …",
+        "Reading unlabelled: 25 images …",
+        "Fitting UniOT …",
+        "Looking for wrong labels and near-duplicates …",
+    ]
+    assert told.stdout.splitlines()[1:3] == [
+        "Labelled: 24 images of 3 classes in labelled.",
+        "Unlabelled: 25 images in unlabelled.",
+    ]
+
+
 def test_strict_stops_at_an_unreadable_file(uniot, place, adapted):
     command = ("adapt", "labelled", "unlabelled", "--out", "strict", "--strict", "--settings", "quick.toml")
     assert "broken.jpg cannot be used (not an image" in uniot(*command, folder=place, code=1).stderr
@@ -343,7 +392,7 @@ def test_ctrl_c_while_images_are_read_is_told_and_what_was_computed_is_kept(plac
     process = subprocess.Popen(command, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True)
     # A line that names a speed: the first batch is back.
     while "images/s" not in (line := process.stderr.readline()):
-        assert line.startswith("Reading .: image ")
+        assert line.endswith(" …\n") or line.startswith("Reading .: image ")
     process.send_signal(signal.SIGINT)
     told = process.communicate(timeout=60)[1]
     assert process.returncode == 130

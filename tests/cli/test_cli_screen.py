@@ -13,7 +13,7 @@ import pytest
 import uniot
 from uniot.cli.inputs import Collections, open_reading
 from uniot.cli.results import show_scores
-from uniot.cli.screen import reading_progress, show_private_classes, training_progress, working
+from uniot.cli.screen import fitting_progress, reading_progress, show_private_classes, working
 from uniot.discovery.class_count import NumberOfClasses
 from uniot.io.text import counted, listed, plural
 from uniot.labelling import Names
@@ -77,6 +77,13 @@ def test_speed_is_told_from_the_first_batch_on(capsys):
     ]
 
 
+def test_collection_is_announced_while_the_network_is_prepared(capsys):
+    with reading_progress(PLACES) as of:
+        of("source")(0, 20, 0, 0.0)
+        of("target")(0, 0, 0, 0.0)
+    assert capsys.readouterr().err == "Reading labelled: 20 images …\nReading elsewhere/unlabelled …\n"
+
+
 def test_number_of_images_is_left_out_until_it_is_known(capsys):
     with reading_progress(PLACES) as of:
         tell = of("source")
@@ -102,17 +109,35 @@ def test_two_collections_are_told_one_after_the_other(capsys):
 # --- bars ---------------------------------------------------------------------------------------------------
 
 
-def test_nothing_is_shown_of_a_training_that_has_not_begun(terminal, capsys):
+def test_fit_without_training_is_described_and_has_no_bar(terminal, capsys):
     terminal(100)
-    with training_progress():
+    with fitting_progress("UniNCM"):
         pass
+    shown = plain(capsys.readouterr().err)
+    assert "Fitting UniNCM" in shown
+    assert "training" not in shown
+
+
+def test_fit_with_training_is_described_before_and_after_the_bar(terminal, capsys):
+    terminal(100)
+    with fitting_progress("UniOT") as on_step:
+        on_step(1, 2, LOSSES)
+        on_step(2, 2, LOSSES)
+    shown = plain(capsys.readouterr().err)
+    assert shown.index("Fitting UniOT") < shown.index("training") < shown.index("Labelling with UniOT")
+
+
+def test_nothing_is_shown_of_a_fit_in_another_process(terminal, capsys):
+    terminal(100)
+    with fitting_progress("UniOT", shown=False) as on_step, working("Loading", shown=False):
+        assert on_step is None
     assert capsys.readouterr().err == ""
 
 
 @pytest.mark.parametrize(("columns", "losses"), [(100, True), (80, True), (79, False), (50, False)])
 def test_bar_of_a_training_stays_where_there_is_no_room_for_the_losses(terminal, capsys, columns, losses):
     terminal(columns)
-    with training_progress() as on_step:
+    with fitting_progress("UniOT") as on_step:
         on_step(3, 10, LOSSES)
     shown = plain(capsys.readouterr().err)
     assert re.search(r"training ━+\S* +3/10", shown)
@@ -128,6 +153,13 @@ def test_bar_of_images_shows_no_number_that_is_not_known(terminal, capsys):
     assert re.search(r"reading labelled ━+ 94 20 images/s", shown)
     assert "None" not in shown
     assert "/0" not in shown
+
+
+def test_bar_says_that_the_network_is_prepared_until_the_first_image_is_read(terminal, capsys):
+    terminal(100)
+    with reading_progress(PLACES) as of:
+        of("source")(0, 20, 0, 0.0)
+    assert re.search(r"reading labelled ━+ +0/20 preparing the network", plain(capsys.readouterr().err))
 
 
 def test_bars_of_both_collections_show_their_own_numbers(terminal, capsys):

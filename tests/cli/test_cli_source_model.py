@@ -216,10 +216,10 @@ def test_classes_that_cannot_be_adapted_to_or_hidden_are_reported(in_place: Call
     assert words in " ".join(told.split())
     np.savez(place / "single.npz", x=TOY.x_source, y=np.where(y == "only one", "unknown", y))
     refused = in_place("train-source", "single.npz", "--out", "c.safetensors", code=1).stderr
-    assert "a source class is called 'unknown'" in refused
+    assert "single.npz has a class called 'unknown', which is the label of samples that fit no class" in refused
     np.savez(place / "single.npz", x=TOY.x_source, y=np.zeros(len(y), np.int64))
     assert (
-        "the source has one class only, 0."
+        "single.npz has one class only, 0. Give at least two classes."
         in in_place("train-source", "single.npz", "--out", "c.safetensors", code=1)[2]
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -32,8 +33,10 @@ def files(tmp_path_factory: pytest.TempPathFactory, toy: ToyDomains) -> Path:
     np.savez(folder / "target.npz", x=toy.x_target)
     np.savez(folder / "truth.npz", y=toy.oracle_y_target)
     (folder / "a file").write_text("in the way")
+    (folder / "one.csv").write_text("path,label\nlabelled/mug/a.png,mug\n")
     (folder / "notes.txt").write_text(f"Buy milk\n{'and so on ' * 100}\n")
-    for name in ("labelled/mug", "labelled/pen", "unlabelled", "nest/all/mug", "nest/all/pen"):
+    places = ("labelled/mug", "labelled/pen", "unlabelled", "nest/all/mug", "nest/all/pen", "one/mug")
+    for name in (*places, "with unknown/mug", "with unknown/unknown"):
         (folder / name).mkdir(parents=True)
         (folder / name / "a.png").write_bytes(b"not an image, and nobody looks")
     return folder
@@ -110,6 +113,17 @@ def test_backbone_that_does_not_exist_is_refused_before_any_image_is_read(
         (("adapt", "labelled", "labelled/", "--out", "o"), "source and target are the same folder, labelled."),
         (("adapt", "source.npz", "./source.npz", "--out", "o"), "source and target are the same file, source.npz."),
         (("adapt", "nest", "unlabelled", "--out", "o"), "nest has one class only, 'all'. Did you mean nest/all?"),
+        (
+            ("adapt", "one", "unlabelled", "--out", "o"),
+            "one has one class only, 'mug'. Give a folder that has one folder of images per class, at least two.",
+        ),
+        (("adapt", "one.csv", "unlabelled", "--out", "o"), "one.csv has one class only, 'mug'. Give at least two"),
+        (("train-source", "one", "--out", "o.safetensors"), "one has one class only, 'mug'. Give a folder that has"),
+        (("adapt", "with unknown", "unlabelled", "--out", "o"), "with unknown has a class called 'unknown', which is"),
+        (
+            ("adapt", "unlabelled", "labelled", "--out", "o"),
+            "labelled has a folder for each of 2 classes: did you swap the two? The labelled images come first.",
+        ),
         (("predict", "run", "notes.txt"), "notes.txt is read as a list of images, and none of its lines is the path"),
         (
             ("adapt", "source.npz", "target.npz", "--out", "o", "--strict"),
@@ -120,7 +134,32 @@ def test_backbone_that_does_not_exist_is_refused_before_any_image_is_read(
 def test_places_and_options_are_refused_before_any_work(
     here: Callable, files: Path, nothing_is_read: None, command: tuple[str, ...], words: str
 ) -> None:
-    assert words in here(*command, code=1).stderr
+    network = mock.patch("uniot.images.backbones.ImageReader.open", side_effect=AssertionError("a network was loaded"))
+    with network:
+        assert words in here(*command, code=1).stderr
+    assert not (files / "o").exists()
+
+
+def test_single_class_of_embeddings_is_refused_before_the_target_is_read(here: Callable, files: Path) -> None:
+    np.savez(files / "one.npz", x=np.eye(3), y=["mug"] * 3)
+    (files / "broken.npz").write_bytes(b"not an array")
+    refused = here("adapt", "one.npz", "broken.npz", "--out", "o", code=1)
+    assert "one.npz has one class only, 'mug'. Give at least two classes." in refused.stderr
+
+
+def test_it_is_said_that_torch_is_loaded_before_it_is(files: Path) -> None:
+    commands = (
+        ("adapt", "labelled", "unlabelled", "--out", "o"),
+        ("train-source", "labelled", "--out", "o.safetensors"),
+        ("embed", "labelled", "--out", "o.npz"),
+        ("demo", "--out", "o"),
+    )
+    for command in commands:
+        code = (
+            f"import sys; sys.modules['torch'] = None; sys.argv[1:] = {command!r}; from uniot.cli import main; main()"
+        )
+        ended = subprocess.run([sys.executable, "-c", code], cwd=files, capture_output=True, text=True, check=False)
+        assert ended.stderr.startswith("Loading PyTorch …\n"), ended.stderr
 
 
 def test_methods_marks_the_default_and_shows_variants_only_on_request(uniot: Callable) -> None:

@@ -4,12 +4,14 @@ import hashlib
 import os
 import threading
 from itertools import chain
+from unittest import mock
 
 import numpy as np
 import pytest
 import torch
 
 from uniot.errors import DataError, RunFolderError
+from uniot.images import extraction
 from uniot.images.extraction import Extraction, duplicates, extract, extract_blocks
 from uniot.images.files import ImageFile
 from uniot.images.reading import Skipped
@@ -288,7 +290,15 @@ def test_progress_tells_what_is_done_and_ends_with_everything(photographs, small
     assert list(computed) == sorted(computed)
     assert set(totals) == {9}
     assert (done[-1], computed[-1]) == (9, 6)
-    assert all(rate > 0 for rate in rates)
+    assert all(rate > 0 for rate in rates[1:])
+
+
+def test_progress_is_reported_before_the_network_is_prepared(photographs, small, monkeypatch):
+    calls = []
+    monkeypatch.setattr(extraction, "FrozenTrunk", mock.Mock(side_effect=AssertionError("prepared")))
+    with pytest.raises(AssertionError, match="prepared"):
+        extract(photographs(3), small, on_progress=lambda *call: calls.append(call))
+    assert calls == [(0, 3, 0, 0.0)]
 
 
 def test_that_all_is_done_is_told_once_with_every_row_computed(photographs, small, every_call):

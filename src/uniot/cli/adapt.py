@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from uniot.cli.inputs import Collections, open_reading, read_embedding_pair, read_image_pair
-from uniot.cli.labelled import settings_for_model
+from uniot.cli.inputs import (
+    Collections,
+    collection_lines,
+    list_image_pair,
+    open_reading,
+    read_embedding_pair,
+    read_image_pair,
+)
+from uniot.cli.labelled import check_exists, settings_for_model
 from uniot.cli.options import (
     IMAGES,
     BackboneName,
@@ -28,7 +36,7 @@ from uniot.cli.options import (
     refuse_for_embeddings,
 )
 from uniot.cli.results import show_result
-from uniot.cli.screen import console, training_progress
+from uniot.cli.screen import console, fitting_progress, working
 from uniot.errors import DataError, RunFolderError, SettingsError
 
 _MACHINES = "Several processes"
@@ -130,12 +138,6 @@ def adapt(
 
     Without the labelled images: `uniot adapt --source-model source.safetensors unlabelled/ --out run/`
     """
-    from uniot.methods.registry import check_method
-    from uniot.runs import Run, RunFiles
-    from uniot.training.fit import FitContext, fit
-    from uniot.training.history import open_logger
-    from uniot.training.processes import start_processes
-
     given = {
         "seed": seed,
         "steps": steps,
@@ -159,6 +161,14 @@ def adapt(
         raise SettingsError(
             "--resume continues the run in the folder, and --overwrite replaces it. Give only one of them."
         )
+    for place in filter(None, (source, target)):
+        check_exists(place)
+    with working("Loading PyTorch"):
+        from uniot.methods.registry import check_method, method_info
+        from uniot.runs import Run, RunFiles
+        from uniot.training.fit import FitContext, fit
+        from uniot.training.history import open_logger
+        from uniot.training.processes import start_processes
     if continued is not None:
         collections, out = _continued(
             continued, out, (source, target, names, source_model), [backbone, weights, flip, fine_tune]
@@ -185,11 +195,15 @@ def adapt(
         others = {"strict": strict or None, "store": store, "workers": workers}
         options = {f"--{name.replace('_', '-')}": value for name, value in (of_images | others).items()}
         refuse_for_embeddings(options, "the collections are embeddings")
+    files = list_image_pair(collections, target_labels) if are_images else None
     logger = None if log is None else open_logger(log.value, out)
     processes = start_processes(n_devices, nodes, images.precision)
     leads = processes.rank == 0
     if leads:
         console().print(method_line(chosen.method))
+        if files is not None:
+            n_classes = len({file.label for file in files.source})
+            _show(collection_lines(collections, len(files.source), n_classes, len(files.target), "image"))
     writer = Run.writer(out)
     with ExitStack() as stack:
         if leads:
@@ -200,12 +214,15 @@ def adapt(
                 writer.clear()
         processes.wait()
         was_finished = Run.is_finished(out)
-        if are_images:
+        if files is not None:
             reading = open_reading(collections, strict, store, workers, stack if leads else None)
-            inputs = read_image_pair(collections, chosen, images, reading, processes, target_labels)
+            inputs = read_image_pair(files, collections, chosen, images, reading, processes)
         else:
             inputs = read_embedding_pair(collections, chosen, target_labels)
-        with training_progress(leads) as on_step:
+            if leads:
+                read = inputs.domains
+                _show(collection_lines(collections, len(read.source), len(read.classes), len(read.target), "embedding"))
+        with fitting_progress(method_info(chosen.method).title, leads) as on_step:
             context = FitContext(
                 source_weights=None if collections.source_model is None else collections.source_model.weights,
                 start=collections.start,
@@ -221,7 +238,8 @@ def adapt(
             writer.check_names(inputs.names)
         checked = None
         if leads:
-            checked = inputs.check(model)
+            with working("Looking for wrong labels and near-duplicates"):
+                checked = inputs.check(model)
             writer.save(model, inputs.names, collections.inputs, parquet=parquet)
             inputs.write(writer, checked)
             if collections.names is not None:
@@ -229,6 +247,11 @@ def adapt(
         processes.wait()
     if leads:
         show_result(model, inputs, collections, out, was_finished=was_finished, checked=checked, logger=logger)
+
+
+def _show(lines: Iterable[str]) -> None:
+    for line in lines:
+        console().print(line)
 
 
 def _continued(

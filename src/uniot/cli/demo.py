@@ -13,11 +13,12 @@ from rich.table import Table
 
 from uniot.cli.screen import (
     console,
+    fitting_progress,
     show_prediction,
     show_private_classes,
     show_reliability,
-    training_progress,
     verdict,
+    working,
 )
 from uniot.errors import DataError, UniotWarning
 
@@ -41,11 +42,12 @@ def demo(
     """
     import numpy as np
 
-    from uniot.cli.results import score_run
-    from uniot.datasets.digits import DEMO_SETTINGS, load_digits_pair, rewrite
-    from uniot.estimators import UniNCM, UniOT
-    from uniot.runs import RunFiles
-    from uniot.runs.run import evaluate_model
+    with working("Loading PyTorch"):
+        from uniot.cli.results import score_run
+        from uniot.datasets.digits import DEMO_SETTINGS, load_digits_pair, rewrite
+        from uniot.estimators import UniNCM, UniOT
+        from uniot.runs import RunFiles
+        from uniot.runs.run import evaluate_model
 
     digits, screen = load_digits_pair(), console()
     truth = digits.oracle_target_labels
@@ -108,7 +110,7 @@ def _fit(model: UniNCM, digits: DigitsPair, folder: Path) -> tuple[float, float]
     from uniot.runs import Run
 
     began, trained = time.monotonic(), 0.0
-    with Run.writer(folder) as writer, training_progress() as show_step, warnings.catch_warnings():
+    with Run.writer(folder) as writer, fitting_progress("UniOT and UniNCM") as show_step, warnings.catch_warnings():
 
         def on_step(step: int, steps: int, row: Mapping[str, float]) -> None:
             nonlocal trained

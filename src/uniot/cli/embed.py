@@ -13,7 +13,7 @@ from uniot.cli.options import (
     Weights,
     check_writable,
 )
-from uniot.cli.screen import print_line, reading_progress, skipped_line
+from uniot.cli.screen import print_line, reading_progress, skipped_line, working
 from uniot.cli.sharded import (
     Engine,
     EngineName,
@@ -84,20 +84,22 @@ def _embed(
     workers: int | None,
 ) -> None:
     """Write embeddings to a file, in this process."""
-    import numpy as np
+    with working("Loading PyTorch"):
+        import numpy as np
 
-    from uniot.images.backbones import ImageReader
-    from uniot.images.files import holds_images, labelled_images, unlabelled_images
-    from uniot.images.store import EmbeddingStore
-    from uniot.io.embedding_files import WRITTEN_SUFFIXES, write_embeddings
-    from uniot.io.files import replacing
-    from uniot.training.images import Reading, read_collection, skipped_beside, write_skipped
+        from uniot.images.backbones import ImageReader
+        from uniot.images.files import holds_images, labelled_images, unlabelled_images
+        from uniot.images.store import EmbeddingStore
+        from uniot.io.embedding_files import WRITTEN_SUFFIXES, write_embeddings
+        from uniot.io.files import replacing
+        from uniot.training.images import Reading, read_collection, skipped_beside, write_skipped
 
     if not holds_images(images):
         raise DataError(f"{images} is not a folder of images, a list file or an image. Give one of these.")
     check_writable(out, WRITTEN_SUFFIXES)
-    reader = ImageReader.open(settings)
     files = labelled_images(images) if labelled else unlabelled_images(images)
+    with working(f"Loading the network {settings.backbone}"):
+        reader = ImageReader.open(settings)
     with reading_progress({"images": str(images)}) as progress:
         found = read_collection(files, reader, Reading(EmbeddingStore(store), strict, workers, progress))
     labels = np.array([str(file.label) for file in found.files]) if labelled else None

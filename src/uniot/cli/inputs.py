@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from uniot.cli.labelled import are_images, labelled_embeddings, labelled_files
-from uniot.cli.screen import reading_progress
+from uniot.cli.labelled import are_images, labelled_embeddings, labelled_files, labelled_line
+from uniot.cli.screen import reading_progress, working
 from uniot.errors import DataError
 from uniot.io.text import counted
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from uniot.config import ImageSettings, Settings
     from uniot.data_quality.checks import CheckedCollections
+    from uniot.images.files import ImageFile
     from uniot.labelling import Names
     from uniot.runs.saving import RunWriter
     from uniot.training.domains import Domains
@@ -212,7 +213,9 @@ def _arrays(collections: Collections) -> _Arrays:
         digits = load_digits_pair()
         x, y = digits.source_images, digits.source_labels
         return _Arrays(x, y, digits.target_images, digits.target_names, _numbers(len(x)), has_labels=False)
-    labelled = None if collections.source_model is not None else labelled_embeddings(collections.source)
+    labelled = None
+    if collections.source_model is None:
+        labelled = labelled_embeddings(collections.source, allow_one_class=collections.names is not None)
     unlabelled = read_embeddings(collections.target)
     x = unlabelled.x[:0] if labelled is None else labelled.x
     return _Arrays(
@@ -229,30 +232,33 @@ def _numbers(count: int) -> list[str]:
     return [str(row) for row in range(count)]
 
 
-def read_image_pair(
-    collections: Collections,
-    settings: Settings,
-    images: ImageSettings,
-    reading: Reading,
-    processes: Processes,
-    labels: str | None,
-) -> Inputs:
-    """Read two collections of images.
+@dataclass(frozen=True)
+class ListedImages:
+    """The files of two collections of images, none of which is opened yet.
+
+    Attributes:
+        source: labelled images; empty if a source model is adapted.
+        target: unlabelled images.
+        truth: true labels of the target, (n_target,), only for the scores; None if they were not given.
+    """
+
+    source: list[ImageFile]
+    target: list[ImageFile]
+    truth: np.ndarray | None
+
+
+def list_image_pair(collections: Collections, labels: str | None) -> ListedImages:
+    """List two collections of images, so that a wrong folder or list is reported before anything is read.
 
     Args:
         collections: where they are.
-        settings: of the run.
-        images: the backbone, and the part of it that is trained.
-        reading: how files are read.
-        processes: processes that share the work.
         labels: `folders` or a list file with the true labels of the target, for the scores.
 
-    Returns:
-        The inputs of a run.
+    Raises:
+        DataError: a collection has no images, or the source has no labels or too few classes.
     """
     import numpy as np
 
-    from uniot.images.backbones import ImageReader
     from uniot.images.files import (
         check_list,
         labels_from_folders,
@@ -260,28 +266,88 @@ def read_image_pair(
         unlabelled_images,
     )
     from uniot.labelling import named_images
-    from uniot.training.images import read_collections
 
     assert collections.source is not None
     assert collections.target is not None
-    model = collections.source_model
-    earlier = model or collections.start
-    reader = earlier.reader if earlier is not None and earlier.reader else ImageReader.open(images)
     check_list(collections.target)
-    source = [] if model else labelled_files(collections.source, allow_one_class=collections.names is not None)
+    source = [] if collections.source_model is not None else _labelled_files(collections)
     files = unlabelled_images(collections.target)
-    # Looked up before the work begins, so that a wrong file is reported at once; training never uses it.
     truth = None
     if labels is not None:
         truth = np.array(labels_from_folders(files) if labels == "folders" else labels_from_list(Path(labels), files))
     if collections.names is not None:
         source, files, kept = named_images(source, files, collections.names)
         truth = None if truth is None else truth[kept]
-    read = read_collections(source, files, reader, reading, processes)
-    true = None if truth is None else truth[read.target.kept]
+    return ListedImages(source, files, truth)
+
+
+def _labelled_files(collections: Collections) -> list[ImageFile]:
+    """Return the labelled images; the error says so if the two collections seem to be swapped."""
+    from uniot.images.files import labelled_images
+
+    assert collections.source is not None
+    assert collections.target is not None
+    try:
+        return labelled_files(collections.source, allow_one_class=collections.names is not None)
+    except DataError as error:
+        try:
+            n_classes = len({file.label for file in labelled_images(collections.target)})
+        except DataError:
+            raise error from None
+        if n_classes < 2:
+            raise
+        raise DataError(
+            f"{error} {collections.target} has a folder for each of {n_classes} classes: did you swap the two? The "
+            "labelled images come first."
+        ) from None
+
+
+def read_image_pair(
+    files: ListedImages,
+    collections: Collections,
+    settings: Settings,
+    images: ImageSettings,
+    reading: Reading,
+    processes: Processes,
+) -> Inputs:
+    """Read two collections of images.
+
+    Args:
+        files: the images.
+        collections: where they are.
+        settings: of the run.
+        images: the backbone, and the part of it that is trained.
+        reading: how files are read.
+        processes: processes that share the work.
+
+    Returns:
+        The inputs of a run.
+    """
+    from uniot.images.backbones import ImageReader
+    from uniot.training.images import read_collections
+
+    model = collections.source_model
+    earlier = model or collections.start
+    if earlier is not None and earlier.reader:
+        reader = earlier.reader
+    else:
+        with working(f"Loading the network {images.backbone}", shown=processes.rank == 0):
+            reader = ImageReader.open(images)
+    read = read_collections(files.source, files.target, reader, reading, processes)
+    truth = None if files.truth is None else files.truth[read.target.kept]
     names = [file.name for file in read.target.files]
     domains = read.domains(settings) if model is None else model.domains(read.target.values, settings)
-    return Inputs(domains, names, read.check, true, images=read)
+    return Inputs(domains, names, read.check, truth, images=read)
+
+
+def collection_lines(
+    collections: Collections, n_source: int, n_classes: int, n_target: int, kind: str
+) -> Iterator[str]:
+    """Yield a sentence on each collection, such as a collection of images; none for the digits of the demo."""
+    if collections.source is not None and collections.source_model is None:
+        yield labelled_line(collections.source, n_source, n_classes, kind)
+    if collections.target is not None:
+        yield f"Unlabelled: {counted(n_target, kind)} in {collections.target}."
 
 
 def open_reading(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,7 +22,7 @@ from uniot.cli.options import (
     method_line,
     refuse_for_embeddings,
 )
-from uniot.cli.screen import console, reading_progress, skipped_line, training_progress
+from uniot.cli.screen import console, fitting_progress, lost_line, reading_progress, skipped_line, working
 from uniot.errors import DataError, RunFolderError, SettingsError
 from uniot.io.text import counted, listed
 from uniot.runs.files import size_of
@@ -73,12 +74,15 @@ def train_source(
 
     Then, at the other place: `uniot adapt --source-model source.safetensors unlabelled/ --out run/`
     """
-    from uniot.images.backbones import ImageReader
-    from uniot.images.store import EmbeddingStore
-    from uniot.training.domains import unknown_label
-    from uniot.training.images import Reading
-    from uniot.training.source_model import check_source_free
-    from uniot.training.source_model import train_source as train
+    import numpy as np
+
+    with working("Loading PyTorch"):
+        from uniot.images.backbones import ImageReader
+        from uniot.images.store import EmbeddingStore
+        from uniot.methods.registry import method_info
+        from uniot.training.images import Reading
+        from uniot.training.source_model import check_source_free
+        from uniot.training.source_model import train_source as train
 
     given = {"seed": seed, "steps": steps, "method": method}
     of_images = {"backbone": backbone, "weights": None if weights is None else str(weights), "flip": flip}
@@ -91,12 +95,19 @@ def train_source(
         refuse_for_embeddings(options, f"{labelled} is a file of embeddings")
     _check_out(out, labelled, overwrite)
     console().print(method_line(chosen.method))
-    reader = ImageReader.open(images) if has_images else None
-    with reading_progress({"images": str(labelled)}) as progress:
-        x, y = _read(labelled, reader, Reading(EmbeddingStore(store), strict, workers, progress), out)
-    # Refused here, because the classes cannot be renamed where the source model is adapted.
-    unknown_label(None, y)
-    with training_progress() as on_step:
+    reader = None
+    if has_images:
+        files = labelled_files(labelled)
+        console().print(labelled_line(labelled, len(files), len({file.label for file in files}), "image"))
+        with working(f"Loading the network {images.backbone}"):
+            reader = ImageReader.open(images)
+        with reading_progress({"images": str(labelled)}) as progress:
+            x, y = _read(files, reader, Reading(EmbeddingStore(store), strict, workers, progress), out)
+    else:
+        found = labelled_embeddings(labelled)
+        x, y = found.x, np.asarray(found.y)
+        console().print(labelled_line(labelled, len(x), len(np.unique(y)), "embedding"))
+    with fitting_progress(method_info(chosen.method).title) as on_step:
         model = train(x, y, chosen, reader=reader, on_step=on_step)
     model.save(out)
     _show(model, out)
@@ -110,19 +121,19 @@ def _check_out(out: Path, labelled: Path, overwrite: bool) -> None:
         raise RunFolderError(f"{out} exists already. Give another file, or --overwrite to replace it.")
 
 
-def _read(place: Path, reader: ImageReader | None, reading: Reading, out: Path) -> tuple[np.ndarray, np.ndarray]:
+def _read(files: list[ImageFile], reader: ImageReader, reading: Reading, out: Path) -> tuple[np.ndarray, np.ndarray]:
     """Return embeddings and labels; list images that cannot be read in a table beside `out`."""
     import numpy as np
 
-    from uniot.training.images import read_collection, skipped_beside, write_skipped
+    from uniot.training.images import lost_classes, read_collection, skipped_beside, write_skipped
 
-    if reader is None:
-        found = labelled_embeddings(place)
-        return found.x, np.asarray(found.y)
-    read = read_collection(labelled_files(place), reader, reading)
+    read = read_collection(files, reader, reading)
+    lost = lost_classes(files, read)
     write_skipped(skipped_beside(out), read.skipped)
     if read.skipped:
         console().print(skipped_line(read.skipped, skipped_beside(out)))
+    for label, skipped in lost.items():
+        console().print(lost_line(label, skipped))
     return read.values, np.array([str(file.label) for file in read.files])
 
 
@@ -149,18 +160,41 @@ def are_images(place: Path) -> bool:
     """Return whether a collection consists of images; raise DataError if there is none."""
     from uniot.images.files import holds_images
 
-    if not place.exists():
-        raise DataError(f"{place} does not exist. Give a folder of images, a list file, or a file of embeddings.")
+    check_exists(place)
     return holds_images(place)
 
 
-def labelled_embeddings(place: Path) -> EmbeddingFile:
-    """Return the embeddings of a file, with their labels; raise DataError if it has none."""
+def check_exists(place: Path) -> None:
+    """Raise DataError if a collection does not exist; the message names one beside it with a similar name."""
+    if place.exists():
+        return
+    try:
+        beside = [other.name for other in place.parent.iterdir()]
+    except OSError:
+        beside = []
+    alike = get_close_matches(place.name, beside, n=1)
+    advice = "Give a folder of images, a list file, or a file of embeddings."
+    if alike:
+        advice = f"Did you mean {place.with_name(alike[0])}?"
+    raise DataError(f"{place} does not exist. {advice}")
+
+
+def labelled_embeddings(place: Path, *, allow_one_class: bool = False) -> EmbeddingFile:
+    """Return the embeddings of a file, with their labels.
+
+    Args:
+        place: the file.
+        allow_one_class: as for `labelled_files`.
+
+    Raises:
+        DataError: there are no labels, or too few classes.
+    """
     from uniot.io.embedding_files import read_embeddings
 
     found = read_embeddings(place)
     if found.y is None:
         raise DataError(f"{place} contains no labels. Save them as y: `numpy.savez(file, x=embeddings, y=labels)`.")
+    _check_classes(place, found.y.tolist(), "Give at least two classes.", allow_one_class=allow_one_class)
     return found
 
 
@@ -172,15 +206,34 @@ def labelled_files(place: Path, *, allow_one_class: bool = False) -> list[ImageF
         allow_one_class: whether a single class is allowed, because labels by people will add others.
 
     Raises:
-        DataError: there are no labelled images, or all are of one class and its folder is that of several classes.
+        DataError: there are no labelled images, or too few classes.
     """
     from uniot.images.files import classes_one_folder_below, labelled_images
 
     files = labelled_images(place)
     below = classes_one_folder_below(place, files)
-    if below is not None and not allow_one_class:
-        raise DataError(f"{place} has one class only, {below.name!r}. Did you mean {below}?")
+    advice = "Give at least two classes." if below is None else f"Did you mean {below}?"
+    if below is None and place.is_dir():
+        advice = "Give a folder that has one folder of images per class, at least two."
+    _check_classes(place, [str(file.label) for file in files], advice, allow_one_class=allow_one_class)
     return files
+
+
+def _check_classes(place: Path, labels: Iterable[object], advice: str, *, allow_one_class: bool) -> None:
+    """Raise DataError if there is a single class, or one with the name of the label of unknown samples."""
+    classes = set(labels)
+    if len(classes) < 2 and not allow_one_class:
+        raise DataError(f"{place} has one class only, {classes.pop()!r}. {advice}")
+    if "unknown" in classes:
+        raise DataError(
+            f"{place} has a class called 'unknown', which is the label of samples that fit no class. Give the class "
+            "another name, or leave it out."
+        )
+
+
+def labelled_line(place: Path, number: int, n_classes: int, kind: str) -> str:
+    """Return a sentence on how many labelled samples there are, such as images."""
+    return f"Labelled: {counted(number, kind)} of {counted(n_classes, 'class', 'classes')} in {place}."
 
 
 def settings_for_model(

@@ -117,7 +117,7 @@ def _predict(
     if files is None:
         given = {"--copy-to": copy_to, "--strict": strict or None, "--store": store, "--workers": workers}
         refuse_for_embeddings(given, f"{new[0]} is a file of embeddings")
-    with working("Loading torch and the run", lines=False):
+    with working("Loading PyTorch and the run", lines=False):
         from uniot.io.predictions import PredictionWriter
         from uniot.io.sorted_copies import SortedCopies, check_destination
         from uniot.runs import Run

@@ -159,7 +159,7 @@ def export(
     Example: `uniot export run/ --onnx model.onnx`
     """
     check_writable(onnx)
-    with working("Loading torch and the run"):
+    with working("Loading PyTorch and the run"):
         from uniot.export.onnx import OUTPUTS, export_onnx
         from uniot.runs import Run
 

@@ -208,6 +208,8 @@ def show_reading(run: ImageCollections, files: RunFiles) -> None:
     screen, in_both = console(), len(run.duplicates)
     if run.skipped:
         screen.print(skipped_line(run.skipped, files.skipped))
+    for label, one in run.lost_classes.items():
+        screen.print(lost_line(label, one))
     if in_both:
         screen.print(
             f"{counted(in_both, 'image')} {plural(in_both, 'is', 'are')} in both collections, byte for byte. "
@@ -219,6 +221,11 @@ def skipped_line(skipped: Sequence[Skipped], table: Path | str | None) -> str:
     """Return a sentence on the files that could not be read; `table` is the file that lists all of them."""
     first = f"{'such as ' if len(skipped) > 1 else ''}{skipped[0].name} ({skipped[0].reason})"
     return f"{counted(len(skipped), 'file')} could not be read: {first}.{f' See {table}.' if table else ''}"
+
+
+def lost_line(label: str, skipped: Skipped) -> str:
+    """Return a warning about a class of which no image could be read."""
+    return f"Warning: no image of {label!r} could be read, so the class is left out: {skipped.name} ({skipped.reason})."
 
 
 def verdict(prediction: Prediction) -> str:
@@ -259,8 +266,12 @@ _WIDE = 80
 
 
 @contextmanager
-def training_progress(shown: bool = True) -> Iterator[OnStep | None]:
-    """Show the steps of a training on standard error.
+def fitting_progress(title: str, shown: bool = True) -> Iterator[OnStep | None]:
+    """Show on standard error that a method is fitted: the steps if it trains, words before and after them.
+
+    Args:
+        title: the method.
+        shown: whether anything is shown.
 
     Yields:
         The function to call after each step; None if nothing is shown.
@@ -270,12 +281,17 @@ def training_progress(shown: bool = True) -> Iterator[OnStep | None]:
         yield None
         return
     if not screen.is_terminal:
+        _print_to_stderr(f"Fitting {title} …")
         yield _print_every_tenth
         return
-    with closing(_Bar(screen, "training", TimeRemainingColumn())) as bar:
+    with ExitStack() as words, closing(_Bar(screen, "training", TimeRemainingColumn())) as bar:
+        words.enter_context(working(f"Fitting {title}"))
 
         def on_step(step: int, steps: int, row: Mapping[str, float]) -> None:
+            words.close()
             bar.show(step, steps, _loss(row) if screen.width >= _WIDE else "")
+            if step == steps:
+                words.enter_context(working(f"Labelling with {title}"))
 
         yield on_step
 
@@ -304,23 +320,24 @@ def reading_progress(titles: Mapping[str, str]) -> Iterator[Callable[[str], OnPr
 
 
 @contextmanager
-def working(words: str, *, lines: bool = True) -> Iterator[Callable[[str], None]]:
+def working(words: str, *, lines: bool = True, shown: bool = True) -> Iterator[Callable[[str], None]]:
     """Show on standard error what is being done.
 
     Args:
         words: what is being done.
         lines: whether the words are also written, as lines, if standard error is no terminal.
+        shown: whether anything is shown.
 
     Yields:
         A function that replaces the words.
     """
     screen = console(err=True)
-    if screen.is_terminal:
+    if shown and screen.is_terminal:
         # Markup in a text of this kind would be obeyed, unlike that in a `Text`.
         with screen.status(Text(visible(words))) as status:
             yield lambda more: status.update(Text(visible(more)))
         return
-    write = _print_to_stderr if lines else _print_nothing
+    write = _print_to_stderr if shown and lines else _print_nothing
     write(f"{words} …")
     yield lambda more: write(f"{more} …")
 
@@ -374,6 +391,10 @@ class _PrintedReading:
     def __call__(self, done: int, total: int, computed: int, per_second: float) -> None:
         if done < self._next and done != total:
             return
+        if not done:
+            number = f": {counted(total, 'image')}" if total else ""
+            _print_to_stderr(f"Reading {self._title}{number} …")
+            return
         speed = _speed(done, total, computed, per_second)
         _print_to_stderr(f"Reading {self._title}: image {_count(done, total)}{f', {speed}' if speed else ''}")
         self._next = 0 if done == total else done + max(1, (total or done) // 10)
@@ -385,6 +406,8 @@ def _count(done: int, total: int) -> str:
 
 def _speed(done: int, total: int, computed: int, per_second: float) -> str:
     """Return the speed; nothing before the first batch, because all images may come from the store."""
+    if not done:
+        return "preparing the network"
     if computed:
         return f"{per_second:.0f} images/s"
     return "computed before" if done == total else ""

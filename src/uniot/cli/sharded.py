@@ -99,7 +99,7 @@ def predict_in_shards(
     if len(new) > 1 or out is None:
         raise SettingsError("--engine ray takes one folder, list file or URL, and --out with a folder or URL.")
     _check_folder(out)
-    with working("Loading torch, Ray and the run", lines=False):
+    with working("Loading PyTorch, Ray and the run", lines=False):
         from uniot.distributed import predict_shards
         from uniot.runs import Run
         from uniot.runs.run import preference_line

@@ -26,7 +26,10 @@ if TYPE_CHECKING:
     from uniot.images.store import EmbeddingStore, Rows
 
 OnProgress = Callable[[int, int, int, float], None]
-"""Callback with files done, total files (0 if unknown), computed rows, and files per second; called at the end too."""
+"""Callback with files done, total files (0 if unknown), computed rows, and files per second.
+
+It is called before the first file, while the network is prepared, and at the end, too.
+"""
 
 _BATCHES_AHEAD = 2
 _SECONDS_BETWEEN_CALLS = 0.1
@@ -228,7 +231,7 @@ class _Progress:
         self._on_progress = on_progress
         self._total = total
         self._began = time.perf_counter()
-        self._last_call = self._began
+        self._call(0, total, 0)
 
     def update(self, done: int, computed: int) -> None:
         """Report the progress, at most ten times per second."""

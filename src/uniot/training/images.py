@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,7 @@ from uniot.images.reading import Extraction
 from uniot.io.arrays import scaled_rows
 from uniot.io.files import write_table
 from uniot.io.predictions import Prediction
+from uniot.io.text import listed
 from uniot.training.domains import Domains
 from uniot.training.features import embeddings_of_samples
 from uniot.training.model import AdaptedModel
@@ -120,11 +122,13 @@ class ImageCollections:
         source: labelled images; none if a source model is adapted.
         target: unlabelled images.
         reader: backbone, and what of it is trained.
+        lost_classes: classes of which no image could be read, each with one of the files that were skipped.
     """
 
     source: Extraction
     target: Extraction
     reader: ImageReader
+    lost_classes: Mapping[str, Skipped] = field(default_factory=dict)
 
     @property
     def skipped(self) -> list[Skipped]:
@@ -191,10 +195,41 @@ def read_collections(
 
     Returns:
         Both collections, without the images that could not be read.
+
+    Raises:
+        DataError: no image of the target can be read, or only those of one class of the source.
     """
-    reading = reading or Reading()
-    labelled = read_collection(source, reader, reading, processes, collection="source") if source else Extraction.none()
-    return ImageCollections(labelled, read_collection(target, reader, reading, processes, collection="target"), reader)
+    reading, labelled, lost = reading or Reading(), Extraction.none(), {}
+    if source:
+        labelled = read_collection(source, reader, reading, processes, collection="source")
+        lost = lost_classes(source, labelled)
+    read = read_collection(target, reader, reading, processes, collection="target")
+    return ImageCollections(labelled, read, reader, lost)
+
+
+def lost_classes(files: Sequence[ImageFile], read: Extraction) -> dict[str, Skipped]:
+    """Return the classes of which no image could be read, each with one of the files that were skipped.
+
+    Args:
+        files: labelled images.
+        read: those that could be read.
+
+    Raises:
+        DataError: some are lost, and a single class is left.
+    """
+    left = {str(file.label) for file in read.files}
+    label_of = {file.name: str(file.label) for file in files}
+    lost: dict[str, Skipped] = {}
+    for skipped in read.skipped:
+        if label_of[skipped.name] not in left:
+            lost.setdefault(label_of[skipped.name], skipped)
+    if lost and len(left) < 2:
+        none_of = "; ".join(f"{label!r}, such as {one.name} ({one.reason})" for label, one in islice(lost.items(), 3))
+        raise DataError(
+            f"only one class has images that can be read, {listed(left)!r}. No image can be read of {none_of}. Replace "
+            "these files, or add images of another class."
+        )
+    return lost
 
 
 def read_collection(
