@@ -1,4 +1,7 @@
-"""`--engine ray` with Ray: a killed worker, a killed command, an interrupted command, and equal answers after each."""
+"""`--engine ray` with Ray: a killed worker, a killed command, an interrupted command, and equal answers after each.
+
+What a Ray that the command starts itself does to the machine: what it asks of the network, and what it leaves behind.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,8 @@ import threading
 import time
 import warnings
 from collections.abc import Iterator
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from unittest import mock
 
@@ -39,6 +44,34 @@ inputs.IMAGES_PER_SHARD = 1
 sys.argv = ["uniot", *sys.argv[1:]]
 main()
 """
+
+# Ray waits two seconds for the thread in which it executes. Here it takes longer, as on a busy machine, and the process
+# stays until the thread has ended.
+SLOW_THREAD = """
+import atexit, threading, time
+
+from ray.data._internal.execution.streaming_executor import StreamingExecutor
+
+update = StreamingExecutor._update_stats_metrics
+
+
+def slow_update(self, *arguments, **options):
+    if threading.current_thread() is self and self._shutdown:
+        time.sleep(8)
+    update(self, *arguments, **options)
+
+
+def wait_for_threads():
+    for thread in threading.enumerate():
+        if isinstance(thread, StreamingExecutor):
+            thread.join()
+
+
+StreamingExecutor._update_stats_metrics = slow_update
+atexit.register(wait_for_threads)
+"""
+# The processes of Ray that report on a machine. If they are left behind, they try for a minute to tell so.
+AGENTS = {"ray::DashboardAgent", "ray::RuntimeEnvAgent"}
 
 
 @pytest.fixture(scope="module")
@@ -72,19 +105,33 @@ def parent(process: int) -> int:
     return int(Path(f"/proc/{process}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[1])
 
 
-def workers_of(process: int) -> list[int]:
-    """The workers below a process: Ray names a process by its class."""
-    return [int(folder.name) for folder in Path("/proc").glob("[0-9]*") if is_worker_below(folder, process)]
+def processes_below(process: int) -> dict[int, str]:
+    """The processes below one, with what they are called: Ray names a process by its class."""
+    found = {int(folder.name): name_below(folder, process) for folder in Path("/proc").glob("[0-9]*")}
+    return {number: name for number, name in found.items() if name}
 
 
-def is_worker_below(folder: Path, process: int) -> bool:
+def name_below(folder: Path, process: int) -> str:
     try:
-        above = int(folder.name) if b"MapWorker(" in (folder / "cmdline").read_bytes() else 0
+        name = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode().strip()
+        above = parent(int(folder.name))
         while above > 1 and above != process:
             above = parent(above)
     except OSError:  # it has ended
+        return ""
+    return name if above == process else ""
+
+
+def workers_of(process: int) -> list[int]:
+    return [number for number, name in processes_below(process).items() if "MapWorker(" in name]
+
+
+def is_running(process: int) -> bool:
+    try:
+        state = Path(f"/proc/{process}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
+    except OSError:
         return False
-    return above == process
+    return state != "Z"
 
 
 def parts(out: Path) -> list[Path]:
@@ -96,6 +143,97 @@ def wait_for(condition, seconds: float = 240) -> None:
     while not condition():
         assert time.monotonic() < end, "it took too long"
         time.sleep(0.02)
+
+
+@dataclass(frozen=True)
+class Killed:
+    """A command that was killed with the Ray that it had started."""
+
+    time: float
+    processes: dict[int, str]
+    asked: list[str]
+
+    def left(self) -> set[str]:
+        return {name.split()[0] for number, name in self.processes.items() if is_running(number)}
+
+
+@pytest.fixture(scope="module")
+def killed(photos, tmp_path_factory) -> Iterator[Killed]:
+    """A command that was killed in the middle of its work; its requests to other machines went to this process."""
+    asked: list[str] = []
+
+    class Proxy(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            self.send_error(404)
+
+        def log_message(self, *_) -> None:
+            pass
+
+    out = tmp_path_factory.mktemp("killed") / "embeddings"
+    command = ("embed", photos / "unlabelled", "--engine", "ray", "--workers", "1", "--out", out)
+    with ThreadingHTTPServer(("127.0.0.1", 0), Proxy) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        proxy = f"http://127.0.0.1:{server.server_port}"
+        environment = without_address() | {"http_proxy": proxy, "no_proxy": "127.0.0.1,localhost"}
+        driver = subprocess.Popen([sys.executable, "-c", SCRIPT, *map(str, command)], env=environment)
+        wait_for(lambda: len(parts(out)) >= 2 or driver.poll() is not None)
+        processes = processes_below(driver.pid)
+        driver.kill()
+        driver.wait()
+        yield Killed(time.monotonic(), processes, asked)
+        server.shutdown()
+
+
+def without_address() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"}
+
+
+def test_ray_does_not_ask_a_cloud_where_it_runs(killed):
+    assert any("gcs_server" in name for name in killed.processes.values())
+    assert killed.asked == []
+
+
+def test_killed_command_takes_its_ray_along_except_for_two_agents(killed):
+    assert {name.split()[0] for name in killed.processes.values()} > AGENTS
+    wait_for(lambda: killed.left() <= AGENTS, 30)
+
+
+@pytest.mark.parametrize(
+    ("address", "expected"),
+    [
+        ((), "Error: expected Ray to start on this machine, but it did not (The node timed out). Its log files are"),
+        (
+            ("--ray-address", "10.1.2.3:6379"),
+            "Error: expected a Ray cluster at 10.1.2.3:6379, but it cannot be reached (The node timed out). Check",
+        ),
+    ],
+)
+def test_ray_that_does_not_start_is_one_sentence(photos, tmp_path, address, expected):
+    with (
+        mock.patch("ray.is_initialized", return_value=False),
+        mock.patch("ray.init", side_effect=Exception("The node timed out\nlines of a log")),
+        mock.patch.dict(os.environ, without_address(), clear=True),
+    ):
+        answer = run_command(
+            "embed", photos / "unlabelled", "--engine", "ray", *address, "--out", tmp_path / "embeddings"
+        )
+    assert answer.code == 1
+    assert " ".join(answer.stderr.split()).startswith(expected)
+    assert "lines of a log" not in answer.stderr
+    assert "Traceback" not in answer.stderr
+
+
+def test_ray_without_a_place_for_its_files_is_one_sentence(photos, tmp_path):
+    command = ("embed", photos / "unlabelled", "--engine", "ray", "--out", tmp_path / "embeddings")
+    environment = without_address() | {"RAY_TMPDIR": "/proc/none"}
+    answer = subprocess.run(
+        [sys.executable, "-c", SCRIPT, *map(str, command)], env=environment, capture_output=True, text=True, check=False
+    )
+    assert answer.returncode == 1
+    assert answer.stdout == ""
+    assert "expected Ray to start on this machine, but it did not ([Errno 2]" in answer.stderr
+    assert "Traceback" not in answer.stderr
 
 
 def test_killed_worker_loses_nothing_and_doubles_nothing(address, photos, tmp_path):
@@ -138,16 +276,16 @@ def test_command_that_is_killed_continues_with_the_missing_shards(address, photo
     assert not list(out.glob(".*")), "no temporary file is left"
 
 
-def test_interrupted_command_is_quiet_keeps_its_shards_and_stops_ray(photos, tmp_path, interruptible):
+@pytest.mark.parametrize("before", ["", SLOW_THREAD], ids=["", "busy machine"])
+def test_interrupted_command_is_quiet_keeps_its_shards_and_stops_ray(photos, tmp_path, interruptible, before):
     out = tmp_path / "embeddings"
     command = ("embed", photos / "unlabelled", "--engine", "ray", "--workers", "1", "--out", out)
-    environment = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"}
     driver = subprocess.Popen(
-        [sys.executable, "-c", SCRIPT, *map(str, command)],
+        [sys.executable, "-c", before + SCRIPT, *map(str, command)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env=environment,
+        env=without_address(),
     )
     wait_for(lambda: len(parts(out)) >= 2 or driver.poll() is not None)
     workers = workers_of(driver.pid)
@@ -158,4 +296,9 @@ def test_interrupted_command_is_quiet_keeps_its_shards_and_stops_ray(photos, tmp
     assert stdout == ""
     lines = [line for line in stderr.splitlines() if line and not line.startswith("Reading ")]
     assert lines == ["Interrupted. Finished work is kept; the same command continues from there."]
-    wait_for(lambda: not any(Path(f"/proc/{worker}").exists() for worker in workers), 20)
+    wait_for(lambda: not any(is_running(worker) for worker in workers), 20)
+
+
+def test_agents_of_a_killed_ray_end_after_a_minute(killed):
+    """Ray has no setting for it; this is the last test here because the others run meanwhile."""
+    wait_for(lambda: not killed.left(), max(killed.time + 90 - time.monotonic(), 0.1))

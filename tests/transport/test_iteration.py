@@ -137,7 +137,8 @@ def test_start_from_which_no_mass_is_seen_leads_to_the_same_solution():
 @pytest.mark.parametrize("max_passes", [1, 29, 30, 31, 45, 60, 61, 100])
 def test_no_more_passes_are_made_than_allowed(max_passes):
     problem = as_problem(hard_problem(0))
-    solved = solve(problem, np.full(len(problem.class_mass), 0.0), 1e-15, max_passes)
+    # An error of 1e-15 is reached on some processors, a negative one on none.
+    solved = solve(problem, np.full(len(problem.class_mass), 0.0), -1.0, max_passes)
     assert not solved.converged
     assert solved.passes == max_passes
     assert np.isfinite(solved.potential).all()

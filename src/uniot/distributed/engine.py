@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
+import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -25,6 +26,8 @@ OnProgress = Callable[[int, int, int, float], None]
 _CORES_PER_WORKER = 2
 # Of a Ray that is started here. It holds the names of the images, and not the images.
 _STORE_BYTES = 1 << 30
+# Of a thread of Ray Data that was told to end: less than one, on a busy machine a few.
+_SECONDS_TO_END = 30
 
 
 def import_ray(cluster: Cluster) -> Any:
@@ -197,20 +200,64 @@ def _ray(cluster: Cluster) -> Iterator[tuple[Any, bool]]:
             ray.init(address=address, **quietly)
         else:
             cores = available_cores()
-            ray.init(
-                address="local", num_cpus=cores, object_store_memory=_STORE_BYTES, include_dashboard=False, **quietly
-            )
-    except (ray.exceptions.RayError, OSError, RuntimeError, ValueError) as error:
-        where = f"the cluster at {address}" if address else "Ray on this machine"
-        reason = str(error).partition("\n")[0][:300]
-        raise errors.DataError(
-            f"{where} cannot be reached ({reason}). Check --ray-address and RAY_ADDRESS, or leave them out to compute "
-            "on this machine."
-        ) from None
+            with _without_api_server():
+                ray.init(
+                    address="local",
+                    num_cpus=cores,
+                    object_store_memory=_STORE_BYTES,
+                    include_dashboard=False,
+                    **quietly,
+                )
+    except Exception as error:  # Ray raises a plain Exception if one of its processes does not start
+        raise errors.DataError(_not_started(address, error)) from None
     try:
         yield ray, not address
     finally:
+        _wait_for_threads()
         ray.shutdown()
+
+
+def _not_started(address: str | None, error: Exception) -> str:
+    reason = str(error).partition("\n")[0][:300] or type(error).__name__
+    if address:
+        return (
+            f"expected a Ray cluster at {address}, but it cannot be reached ({reason}). Check --ray-address and "
+            "RAY_ADDRESS, or leave them out to compute on this machine."
+        )
+    return (
+        f"expected Ray to start on this machine, but it did not ({reason}). Its log files are in session_latest/logs "
+        "of Ray's temporary folder, by default /tmp/ray. Free memory and disk space and run the same command again, or "
+        "leave out --engine ray."
+    )
+
+
+@contextmanager
+def _without_api_server() -> Iterator[None]:
+    """Let Ray start without its API server in the block.
+
+    Without a dashboard the server has no task but usage statistics. Even if these are off, it asks the metadata
+    addresses of cloud providers (169.254.169.254, metadata.google.internal) where it runs, and no setting of Ray
+    prevents that.
+    """
+    from ray._private import services
+
+    before = getattr(services, "start_api_server", None)
+    if before is None:  # another version of Ray
+        yield
+        return
+    # This is what Ray goes on with if the server cannot be started: no URL and no process.
+    services.start_api_server = lambda *_, **__: (None, None)
+    try:
+        yield
+    finally:
+        services.start_api_server = before
+
+
+def _wait_for_threads() -> None:
+    """Wait for the threads in which Ray Data executes; without Ray they would write a traceback to the terminal."""
+    for thread in threading.enumerate():
+        if thread.name.startswith("StreamingExecutor-"):
+            thread.join(_SECONDS_TO_END)
 
 
 @contextmanager

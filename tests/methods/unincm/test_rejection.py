@@ -191,8 +191,9 @@ def test_prior_is_a_fixed_point_of_em():
 @pytest.mark.parametrize("n_classes", [2, 3, 30])
 def test_membership_ratio_is_that_of_two_normal_densities_between_their_means(n_classes):
     spreads = (_SPREAD_OF_FEW[0] / n_classes, _SPREAD_OF_FEW[1] / n_classes)
-    private = torch.distributions.Normal(_MEMBERSHIP[0] - spreads[0], _MEMBERSHIP[1])
-    common = torch.distributions.Normal(_MEMBERSHIP[2] - spreads[1], _MEMBERSHIP[3])
+    means = torch.tensor([_MEMBERSHIP[0] - spreads[0], _MEMBERSHIP[2] - spreads[1]], dtype=torch.float64)
+    private = torch.distributions.Normal(means[0], _MEMBERSHIP[1])
+    common = torch.distributions.Normal(means[1], _MEMBERSHIP[3])
     values = torch.linspace(float(private.mean), float(common.mean), 7, dtype=torch.float64)
     expected = common.log_prob(values) - private.log_prob(values)
     torch.testing.assert_close(_membership_ratio(values, torch.zeros_like(values), n_classes), expected)
