@@ -11,7 +11,6 @@ gives 100 %. "Needed" is the number of labels at 90 %, "expected" what the queue
 
 from __future__ import annotations
 
-import csv
 import sys
 from collections import defaultdict
 from collections.abc import Iterator
@@ -25,6 +24,7 @@ from random_splits import Domain, office31
 
 from uniot import UniNCM
 from uniot.discovery.annotations import class_index, is_class
+from uniot.io.csv_tables import write_table
 from uniot.labelling.gallery import LabelPropagation
 from uniot.labelling.state import AnnotationState, Renaming, assign
 from uniot.labelling.target import Target
@@ -146,10 +146,7 @@ def main() -> None:
                 lines.append(line_of(name, pair, seed, task, ours, others))
                 print(lines[-1], flush=True)
     if options.csv is not None:
-        with options.csv.open("w", encoding="utf-8", newline="") as file:
-            table = csv.DictWriter(file, list(lines[0]), lineterminator="\n")
-            table.writeheader()
-            table.writerows(lines)
+        write_table(options.csv, list(lines[0]), [list(line.values()) for line in lines])
     for figure in figures(lines):
         print(figure)
 

@@ -6,7 +6,6 @@ stand beside ours for orientation only.
 
 from __future__ import annotations
 
-import csv
 import statistics
 import sys
 from dataclasses import asdict, dataclass, fields
@@ -19,6 +18,7 @@ from office31_tasks import TASKS, Task, load_tasks, missing_data
 
 from uniot import UniOT
 from uniot.config import Settings
+from uniot.io.csv_tables import write_table
 from uniot.metrics.evaluate import evaluate
 from uniot.training.model import AdaptedModel
 
@@ -158,10 +158,8 @@ def report_means(report: Report, outcomes: list[Outcome], n_private: int) -> Non
 
 
 def write_csv(path: Path, outcomes: list[Outcome]) -> None:
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, [field.name for field in fields(Outcome)], lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(asdict(outcome) for outcome in outcomes)
+    columns = [field.name for field in fields(Outcome)]
+    write_table(path, columns, [list(asdict(outcome).values()) for outcome in outcomes], keep_empty=True)
 
 
 def _seeds(outcomes: list[Outcome]) -> list[int]:

@@ -227,6 +227,8 @@ def test_half_an_image_is_never_there(tmp_path, photos, monkeypatch):
         ("what?*", "what__"),
         ("tab\tnewline\n", "tab_newline_"),
         ("\udcff", "_"),
+        ("gpj\u202e.exe\x9b\u200b", "gpj_.exe__"),
+        ("می\u200cخواهم", "می\u200cخواهم"),
         ("CON", "_CON"),
         ("nul.tar", "_nul.tar"),
         ("console", "console"),

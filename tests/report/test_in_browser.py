@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import csv
+import io
 from itertools import combinations
 from pathlib import Path
 
 import pytest
 
+from uniot.io.csv_tables import dict_reader, escape_formulas
 from uniot.report import write_report
 from uniot.runs import Run
 
@@ -124,6 +126,38 @@ def test_a_lasso_selects_what_lies_in_it_and_is_shown(chromium_page, report):
     assert listed == [look.target_points[point].name for point in sorted(inside)]
     chromium_page.get_by_label("Class or group").select_option("known")
     assert selected.inner_text() == ""  # what a filter takes away is selected no more
+
+
+def test_a_downloaded_list_has_no_formula_and_is_read_back(chromium_page, tmp_path, made_model, made_run, saved_run):
+    # Begins of formulas, texts that look like escaped ones, numbers, and control characters.
+    begins = (
+        "=HYPERLINK(1)",
+        "+x",
+        "-1",
+        "-x",
+        "@x",
+        "'=x",
+        "''-1.5",
+        "\t=x",
+        "a;=x",
+        "\r",
+        " =x",
+        "＝x",
+        "\x1b]0;t\x07=",
+    )
+    model = made_model(classes=("=cmd|x", "-1", "\u202e@x"))
+    names = [f"{begins[row % len(begins)]}{'' if row < len(begins) else row}" for row in range(len(model.target))]
+    folder = saved_run(tmp_path / "run", made_run(model, names=names))
+    Looking(chromium_page, write_report(Run.open(folder)).page)
+    chromium_page.locator("#map-select-all").click()
+    with chromium_page.expect_download() as waiting:
+        chromium_page.get_by_role("button", name="Download list").click()
+    text = Path(waiting.value.path()).read_bytes().decode("utf-8")
+    rows = list(csv.reader(io.StringIO(text, newline="")))[1:]
+    assert [row[0] for row in rows] == [escape_formulas(name) for name in names]
+    assert {row[1] for row in rows} == {"'=cmd|x", "-1", "unknown"}
+    assert [row["path"] for row in dict_reader(io.StringIO(text, newline=""))] == names
+    assert (folder / "predictions.csv").read_text(encoding="utf-8").count("'=cmd|x") >= 9
 
 
 @pytest.mark.parametrize("width", [800, 1400])

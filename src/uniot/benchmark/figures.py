@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 import statistics
 from collections.abc import Iterable, Sequence
@@ -16,6 +14,7 @@ from uniot.benchmark.scenarios import scenario_order
 from uniot.benchmark.studies import Axis, Finding, Study
 from uniot.benchmark.tables import method_title
 from uniot.benchmark.universality import UNIVERSALITY, FamilySummary, ScenarioScore, distinct, summarise
+from uniot.io.csv_tables import table_text
 from uniot.io.files import write_text
 from uniot.report.figures import drawing, new_figure, save_figure
 from uniot.report.map import distinct_colours
@@ -34,12 +33,9 @@ def write_study(out: Path, study: Study, findings: Sequence[Finding]) -> list[Pa
     Returns:
         The files that were written.
     """
-    text = io.StringIO()
-    writer = csv.DictWriter(text, [field.name for field in fields(Finding)], lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(asdict(finding) | _rounded(finding) for finding in findings)
     table = out / f"{study.name}.csv"
-    write_text(table, text.getvalue())
+    rows = [asdict(finding) | _rounded(finding) for finding in findings]
+    write_text(table, table_text([field.name for field in fields(Finding)], (row.values() for row in rows)))
     written = [table]
     with drawing():
         for axis in study.axes:
@@ -214,13 +210,11 @@ def _number(value: float | None) -> str:
 
 
 def _csv(scores: Sequence[ScenarioScore]) -> str:
-    text = io.StringIO()
-    writer = csv.DictWriter(text, [field.name for field in fields(ScenarioScore)], lineterminator="\n")
-    writer.writeheader()
+    rows = []
     for one in scores:
         values = {name: f"{value:.2f}" if isinstance(value, float) else value for name, value in asdict(one).items()}
-        writer.writerow(values | {"failure": " ".join(one.failure.split())})
-    return text.getvalue()
+        rows.append((values | {"failure": " ".join(one.failure.split())}).values())
+    return table_text([field.name for field in fields(ScenarioScore)], rows)
 
 
 def summaries_to_markdown(scores: Sequence[ScenarioScore], *, purpose: str) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
@@ -11,6 +9,7 @@ from pathlib import Path
 from typing import cast
 
 from uniot.errors import DataError
+from uniot.io.csv_tables import CsvError, dict_reader, table_text
 from uniot.io.files import write_text
 
 SCORES: Mapping[str, str] = {
@@ -125,18 +124,15 @@ def write_results(path: Path, results: Iterable[Result]) -> None:
 
     Every job is one line: line breaks in the reason of a failure become spaces. A missing value is an empty cell.
     """
-    text = io.StringIO()
-    writer = csv.DictWriter(text, _COLUMNS, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(asdict(result) | {"failure": " ".join(result.failure.split())} for result in results)
-    write_text(path, text.getvalue())
+    rows = [asdict(result) | {"failure": " ".join(result.failure.split())} for result in results]
+    write_text(path, table_text(_COLUMNS, ([row[name] for name in _COLUMNS] for row in rows)))
 
 
 def read_results(path: Path) -> list[Result]:
     """Return the results of a CSV file; columns that were added later may be missing, unknown ones are ignored."""
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
-            lines = csv.DictReader(file, strict=True)
+            lines = dict_reader(file, strict=True)
             missing = [name for name in _COLUMNS if name not in (lines.fieldnames or ()) and name not in _ADDED]
             if missing:
                 raise DataError(
@@ -144,7 +140,7 @@ def read_results(path: Path) -> list[Result]:
                     "first line names them."
                 )
             return [_result(line, f"{path}, line {lines.line_num}") for line in lines]
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+    except (OSError, UnicodeDecodeError, CsvError) as error:
         raise DataError(
             f"{path} cannot be read as UTF-8 text with commas ({error}). Give a file of results, one line for each job."
         ) from None

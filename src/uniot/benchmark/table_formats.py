@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import html
-import io
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -12,6 +10,7 @@ from uniot.benchmark.averages import Cell
 from uniot.benchmark.results import SCORES, Result
 from uniot.benchmark.tables import Row, Table, make_tables
 from uniot.errors import DataError
+from uniot.io.csv_tables import table_text
 from uniot.io.files import write_text
 
 
@@ -24,16 +23,15 @@ def write_table(path: Path, table: Table) -> None:
 
 def to_csv(table: Table) -> str:
     """Return the table as CSV: per method and task the mean, deviation, seeds, failed jobs and the paper's number."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
     parts = ("", " deviation", " seeds", " failed", " paper")
-    writer.writerow(["method", *(f"{name}{part}" for name in table.columns for part in parts), "p", "pairs"])
+    columns = ["method", *(f"{name}{part}" for name in table.columns for part in parts), "p", "pairs"]
+    rows = []
     for row in table.rows:
         numbers = [number for cell in row.cells for number in _csv_cells(cell)]
         against = row.comparison
         p_value = "" if against is None or against.p_value is None else f"{against.p_value:.6g}"
-        writer.writerow([row.method, *numbers, p_value, "" if against is None else against.n_pairs])
-    return text.getvalue()
+        rows.append([row.method, *numbers, p_value, "" if against is None else against.n_pairs])
+    return table_text(columns, rows)
 
 
 def _csv_cells(cell: Cell) -> tuple[str, ...]:

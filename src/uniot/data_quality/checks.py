@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import re
 from collections.abc import Iterable, Sequence
@@ -14,7 +13,8 @@ import numpy as np
 from uniot.data_quality.near_duplicates import NearDuplicates, near_duplicates
 from uniot.data_quality.suspect_labels import CLEAR, SuspectLabels, suspect_labels
 from uniot.errors import DataError, RunFolderError
-from uniot.io.files import MOST_TEXT_BYTES, read_bounded, write_table
+from uniot.io.csv_tables import CsvError, CsvReader, write_table
+from uniot.io.files import MOST_TEXT_BYTES, read_bounded
 from uniot.io.text import as_utf8, counted
 
 MOST_COMPARED = 1_000_000
@@ -112,14 +112,14 @@ def _read(path: Path, n_columns: int, whole: Iterable[int], fractions: Iterable[
         return []
     try:
         text = read_bounded(path, MOST_TEXT_BYTES).decode("utf-8-sig")
-        rows = list(csv.reader(io.StringIO(text, newline="")))[1:]
+        rows = list(CsvReader(io.StringIO(text, newline="")))[1:]
         for row in rows:
             if len(row) != n_columns:
                 raise ValueError(f"a line has {len(row)} cells, not {n_columns}")
             for place, form in forms.items():
                 if not form.fullmatch(row[place]):
                     raise ValueError(f"{row[place][:20]!r} is not a number")
-    except (OSError, ValueError, csv.Error) as error:
+    except (OSError, ValueError, CsvError) as error:
         raise RunFolderError(f"{path} cannot be read ({error}). Remove it, or make the run again.") from None
     return rows
 

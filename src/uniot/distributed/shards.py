@@ -6,7 +6,6 @@ shard, which is written before the part.
 
 from __future__ import annotations
 
-import csv
 import io
 import json
 import re
@@ -18,7 +17,8 @@ from typing import Any
 from uniot.distributed.places import Place
 from uniot.errors import DataError, RunFolderError
 from uniot.images.reading import Skipped
-from uniot.io.files import MOST_SETTINGS_BYTES, MOST_TEXT_BYTES, parse_json, write_table, write_text
+from uniot.io.csv_tables import CsvError, dict_reader, write_table
+from uniot.io.files import MOST_SETTINGS_BYTES, MOST_TEXT_BYTES, parse_json, write_text
 from uniot.io.shards import MANIFEST
 from uniot.io.table_files import import_pyarrow
 
@@ -221,8 +221,8 @@ def read_manifest(place: Place) -> Manifest | None:
 def _read_skipped(place: Place, name: str) -> list[Skipped]:
     try:
         text = place.read(name, MOST_TEXT_BYTES).decode("utf-8")
-        return [Skipped(str(row["path"]), str(row["reason"])) for row in csv.DictReader(io.StringIO(text))]
-    except (OSError, ValueError, KeyError, csv.Error) as error:
+        return [Skipped(str(row["path"]), str(row["reason"])) for row in dict_reader(io.StringIO(text, newline=""))]
+    except (OSError, ValueError, KeyError, CsvError) as error:
         raise RunFolderError(
             f"{place}/{name} cannot be read ({error}). Delete it, and run the command again."
         ) from None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import os
 import re
@@ -11,6 +10,7 @@ from pathlib import Path
 
 from uniot.errors import DataError
 from uniot.images.decoding import IMAGE_SUFFIXES
+from uniot.io.csv_tables import CsvError, CsvReader
 from uniot.io.text import read_text
 
 LIST_SUFFIXES = (".txt", ".lst", ".csv", ".tsv")
@@ -65,7 +65,7 @@ def _text_rows(where: Path) -> Iterator[tuple[int, str, str | None]]:
 
 def _table_rows(where: Path) -> Iterator[tuple[int, str, str | None]]:
     delimiter, called = ("\t", "tabs") if where.suffix.lower() == ".tsv" else (",", "commas")
-    rows = csv.reader(io.StringIO(read_text(where, "Save the list as UTF-8."), newline=""), delimiter=delimiter)
+    rows = CsvReader(io.StringIO(read_text(where, "Save the list as UTF-8."), newline=""), delimiter=delimiter)
     try:
         header = [column.strip().lower() for column in next(rows, [])]
         path_at, label_at = _column(header, _PATH_COLUMNS), _column(header, _LABEL_COLUMNS)
@@ -80,7 +80,7 @@ def _table_rows(where: Path) -> Iterator[tuple[int, str, str | None]]:
                 yield rows.line_num, path, label
             elif any(row):
                 raise DataError(f"line {rows.line_num} of {where} has no path. Write one, or remove the line.")
-    except csv.Error as error:
+    except CsvError as error:
         raise DataError(
             f"line {rows.line_num} of {where} cannot be read ({error}). Check its quotation marks."
         ) from None

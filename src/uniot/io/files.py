@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import errno
-import io
 import json
 import os
 import re
@@ -13,11 +11,11 @@ import stat
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from itertools import takewhile
 from pathlib import Path
-from typing import Any, BinaryIO, NoReturn, TextIO, cast
+from typing import Any, BinaryIO, NoReturn, cast
 
 from uniot.errors import RunFolderError
 
@@ -214,43 +212,6 @@ def write_text(path: Path, text: str) -> None:
     """Write a text file atomically."""
     with replacing(path) as partial:
         partial.write_text(text, encoding="utf-8")
-
-
-class LineFeeds:
-    """A stream for `csv.writer` that ends lines with a line feed alone.
-
-    The writer does not quote a carriage return unless its own line end has one, and an unquoted one would end the line
-    when the table is read.
-    """
-
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-
-    def write(self, line: str) -> int:
-        """Write a line of `csv.writer`, whose lines end with a carriage return and a line feed."""
-        return self._stream.write(line.removesuffix("\r\n") + "\n")
-
-
-def write_table(
-    path: Path, columns: Sequence[str], rows: Iterable[Sequence[object]], *, keep_empty: bool = False
-) -> None:
-    """Write a CSV table atomically.
-
-    Args:
-        path: the file.
-        columns: names of the columns, (n_columns,).
-        rows: cells of each line, (n_rows, n_columns); None is an empty cell.
-        keep_empty: whether a table without rows is written as its header; otherwise the file is removed.
-    """
-    rows = list(rows)
-    if not rows and not keep_empty:
-        path.unlink(missing_ok=True)
-        return
-    text = io.StringIO()
-    writer = csv.writer(LineFeeds(text), lineterminator="\r\n")
-    writer.writerow(columns)
-    writer.writerows(rows)
-    write_text(path, text.getvalue())
 
 
 @contextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, fields
@@ -13,7 +12,8 @@ from typing import Any, TextIO
 import numpy as np
 
 from uniot.errors import DataError, RunFolderError
-from uniot.io.files import LineFeeds, replacing
+from uniot.io.csv_tables import CsvError, CsvWriter
+from uniot.io.files import replacing
 from uniot.io.text import as_utf8
 
 COLUMNS = ("path", "label", "known", "confidence", "nearest_class", "group", "group_confidence")
@@ -126,7 +126,8 @@ class PredictionWriter:
 
     The file appears when the `with` block succeeds, and stays as it was if the block fails. The columns are path,
     label, known, confidence, nearest_class, group and group_confidence; the last two are empty for known samples. A
-    byte of a name that is not UTF-8 is escaped, for instance as `\udcff`; names and labels are otherwise unchanged.
+    byte of a name that is not UTF-8 is escaped, for instance as `\udcff`. In CSV, names and labels that begin like a
+    formula of a spreadsheet program have an apostrophe before them, which `read_predictions` removes.
 
     Args:
         place: a path that ends with .csv or .parquet; or an open text stream, which receives CSV and stays open.
@@ -217,19 +218,19 @@ class _Abandoned(Exception):
 
 @contextmanager
 def _csv_rows(stream: TextIO) -> Iterator[Callable[[list[Row]], None]]:
-    writer = csv.writer(LineFeeds(stream), lineterminator="\r\n")
+    writer = CsvWriter(stream)
     # Written with the first rows, so that an earlier error leaves the stream untouched.
     header = iter([COLUMNS])
 
     def append(rows: list[Row]) -> None:
-        writer.writerows(header)
-        writer.writerows(
+        writer.write(header)
+        writer.write(
             (name, label, str(known).lower(), _six(confidence), nearest, group, _six(sure))
             for name, label, known, confidence, nearest, group, sure in rows
         )
 
     yield append
-    writer.writerows(header)
+    writer.write(header)
 
 
 def _six(value: float | None) -> str:
@@ -287,7 +288,7 @@ def read_predictions(path: Path) -> Predictions:
         )
     except DataError:  # pyarrow is missing
         raise
-    except (OSError, ValueError, TypeError, csv.Error) as error:
+    except (OSError, ValueError, TypeError, CsvError) as error:
         raise RunFolderError(f"{path} cannot be read ({error}). Make the run again.") from None
 
 

@@ -17,11 +17,12 @@ import numpy as np
 
 from uniot.errors import DataError, RunFolderError
 from uniot.io.files import open_regular, replacing
+from uniot.io.visible import HIDDEN
 
 if TYPE_CHECKING:
     from uniot.io.predictions import Prediction
 
-_UNSAFE = re.compile(r'[<>:"/\\|?*\x00-\x1f\x7f\ud800-\udfff]')
+_UNSAFE = re.compile(rf'[<>:"/\\|?*{HIDDEN}]')
 _OF_UNKNOWN = re.compile(r"unknown(-group-\d+)?", re.IGNORECASE)
 _RESERVED = re.compile(r"(con|prn|aux|nul|com[0-9¹²³]|lpt[0-9¹²³])(\.|$)", re.IGNORECASE)
 # File systems allow 255 bytes, and a temporary name is longer than the final one.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import io
 from array import array
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -13,6 +12,7 @@ import numpy as np
 
 from uniot.errors import DataError, import_optional
 from uniot.io.array_files import KEYS, FileContent, check_label_length, find_keys
+from uniot.io.csv_tables import CsvError, CsvReader, CsvWriter
 from uniot.io.files import open_regular
 from uniot.io.text import as_utf8, listed
 
@@ -26,8 +26,8 @@ def read_csv(path: Path, with_x: bool) -> FileContent:
     """Return the columns `label` and `path` of a .csv and, as embeddings, the numbers of all other columns."""
     try:
         with io.TextIOWrapper(open_regular(path), encoding="utf-8-sig", newline="") as file:
-            return _csv_content(path, csv.reader(_without_nul(file)), with_x)
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+            return _csv_content(path, CsvReader(_without_nul(file)), with_x)
+    except (OSError, UnicodeDecodeError, CsvError) as error:
         raise DataError(
             f"{path} cannot be read as comma-separated UTF-8 text ({error}). Save it as CSV in UTF-8, or give an "
             ".npz file."
@@ -73,7 +73,7 @@ def _without_nul(lines: Iterable[str]) -> Iterator[str]:
     """Yield lines; raise an error for a NUL byte, which NumPy would drop from the end of a name."""
     for line in lines:
         if "\0" in line:
-            raise csv.Error("it holds a NUL byte")
+            raise CsvError("it holds a NUL byte")
         yield line
 
 
@@ -110,9 +110,9 @@ def write_csv(path: Path, y: np.ndarray | None, ids: Sequence[str] | None) -> No
     if y is not None:
         columns["label"] = y.tolist()
     with path.open("w", encoding="utf-8", errors="backslashreplace", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(columns)
-        writer.writerows(zip(*columns.values(), strict=True))
+        writer = CsvWriter(file)
+        writer.write([columns])
+        writer.write(zip(*columns.values(), strict=True))
 
 
 def import_pyarrow() -> tuple[Any, Any]:
@@ -254,7 +254,7 @@ def read_columns(path: Path, names: Sequence[str]) -> dict[str, list[Any]]:
 
 def _csv_columns(path: Path, names: Sequence[str]) -> dict[str, list[Any]]:
     with io.TextIOWrapper(open_regular(path), encoding="utf-8-sig", newline="") as file:
-        lines = csv.reader(file)
+        lines = CsvReader(file)
         header = next(lines, [])
         _check_columns(header, names)
         places = [header.index(name) for name in names]

@@ -9,14 +9,15 @@ import re
 from collections.abc import Iterable
 from typing import Any, TextIO, cast
 
-# Control characters, soft hyphen, line and paragraph separators, everything that sets the direction of text, invisible
-# spaces and tags, and halves of surrogate pairs. Joiners stay: Persian, Indic scripts and emoji need them.
-_HIDDEN = (
+# Joiners are left out: Persian, Indic scripts and emoji need them.
+HIDDEN = (
     "\x00-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
     "\ud800-\udfff\U000e0000-\U000e00ff"
 )
-_IN_A_LINE = re.compile(f"[{_HIDDEN}]")
-_IN_TEXT = re.compile(f"(?![\t\n])[{_HIDDEN}]")
+"""Ranges of what cannot be seen, for a regular expression: control characters, soft hyphen, separators of lines and
+paragraphs, what sets the direction of text, invisible spaces and tags, and halves of surrogate pairs."""
+_IN_A_LINE = re.compile(f"[{HIDDEN}]")
+_IN_TEXT = re.compile(f"(?![\t\n])[{HIDDEN}]")
 # tqdm, the progress bar of many libraries, writes a line anew after a carriage return, and moves between its bars.
 _OF_PROGRESS = re.compile(r"\r(?=[^\n]*\Z)|(?:\x1b\[A)+\Z")
 

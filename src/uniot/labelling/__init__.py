@@ -7,7 +7,6 @@ images, `formats` reads and writes the files of other tools; `app`, `security` a
 
 from __future__ import annotations
 
-import csv
 import io
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,7 +17,8 @@ from typing import TYPE_CHECKING, Literal, get_args
 import numpy as np
 
 from uniot.errors import DataError
-from uniot.io.files import open_regular, write_table
+from uniot.io.csv_tables import CsvError, CsvReader, write_table
+from uniot.io.files import open_regular
 from uniot.io.text import as_utf8
 from uniot.runs.files import LABEL_COLUMNS as COLUMNS
 
@@ -111,7 +111,7 @@ def read_names(path: Path) -> Names:
         raise DataError(
             f"{path} cannot be read ({error.strerror}). Name the groups with `uniot label` first."
         ) from None
-    except (UnicodeDecodeError, csv.Error) as error:
+    except (UnicodeDecodeError, CsvError) as error:
         raise DataError(f"{path} is not a table of labels ({error}). Export it again with `uniot label`.") from None
 
 
@@ -121,7 +121,7 @@ def _as_names(decided: Mapping[str, tuple[str, str]]) -> Names:
 
 
 def _read_lines(path: Path, file: Iterable[str]) -> Iterator[tuple[str, tuple[str, str]]]:
-    lines = csv.reader(file)
+    lines = CsvReader(file)
     header = next(lines, [])
     missing = [name for name in COLUMNS[:2] if name not in header]
     if missing:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import json
 import shutil
@@ -14,6 +13,7 @@ from urllib.parse import quote
 
 from uniot.discovery.annotations import DISCARDED, class_index, is_class
 from uniot.errors import DataError, RunFolderError
+from uniot.io.csv_tables import CsvError, dict_reader
 from uniot.io.files import temporary_path, write_text
 from uniot.io.text import as_utf8
 from uniot.labelling import Line, clean_name, write_names
@@ -247,14 +247,14 @@ def _label(where: str, line: dict[str, Any]) -> str | None:
 
 
 def _csv_lines(text: str) -> Iterator[tuple[int, dict[str, Any]]]:
-    table = csv.DictReader(io.StringIO(text, newline=""), strict=True)
+    table = dict_reader(io.StringIO(text, newline=""), strict=True)
     try:
         fields = table.fieldnames or []
         if "label" not in fields or not any(column in fields for column in SAMPLE_COLUMNS):
             raise DataError(f"the header is {', '.join(fields)[:200]!r}. It needs path (or sample) and label.")
         for line in table:
             yield table.line_num, line
-    except csv.Error as error:
+    except CsvError as error:
         raise DataError(f"line {table.line_num} is not CSV ({error}). Correct it, or save the table as CSV.") from None
 
 

@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 
 from uniot.errors import RunFolderError
-from uniot.io.files import only_one_writer, replacing, write_table, write_text
+from uniot.io.csv_tables import write_table
+from uniot.io.files import only_one_writer, replacing, write_text
 from uniot.io.predictions import Prediction, PredictionWriter, read_predictions
 from uniot.io.tensor_files import describe_tensors, read_tensors, write_tensors
 from uniot.io.text import as_utf8

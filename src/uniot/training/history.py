@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from uniot.errors import RunFolderError, RunInterrupted, SettingsError, import_optional
+from uniot.io.csv_tables import table_text
 
 
 class Checkpoints(Protocol):
@@ -65,8 +66,8 @@ class History:
 
     def to_csv(self) -> str:
         """Return the history as CSV text; a number that a step does not have is an empty cell."""
-        rows = (",".join("" if math.isnan(value) else f"{value:.9g}" for value in row) for row in self.rows)
-        return "\n".join([",".join(self.columns), *rows]) + "\n"
+        rows = (["" if math.isnan(value) else f"{value:.9g}" for value in row] for row in self.rows)
+        return table_text(self.columns, rows)
 
 
 def save_state(

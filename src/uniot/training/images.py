@@ -23,7 +23,7 @@ from uniot.images.decoding import UnreadableImage, decode, read_image
 from uniot.images.extraction import OnProgress, duplicates, extract, extract_blocks
 from uniot.images.reading import Extraction
 from uniot.io.arrays import scaled_rows
-from uniot.io.files import write_table
+from uniot.io.csv_tables import write_table
 from uniot.io.predictions import Prediction
 from uniot.io.text import listed
 from uniot.training.domains import Domains

@@ -24,7 +24,13 @@
     page.emit("selection");
   }
 
-  const field = (value) => (/[",\r\n]/.test(value) ? `"${String(value).replaceAll('"', '""')}"` : String(value));
+  // As io/csv_tables.py writes CSV: an apostrophe before what a spreadsheet program would take for a formula.
+  const formula = /^'*[ \v\f\xa0\u3000]*[=+@＝＋－＠-]/;
+  const number = /^'*[ \v\f\xa0\u3000]*[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|inf|nan)[ \v\f\xa0\u3000]*$/;
+  const escaped = (part) => (formula.test(part) && !number.test(part) ? `'${part}` : part);
+  const text = (value) => (/^'*[\0\t\r\n]/.test(value) ? "'" : "") + value.split(/([;\t\r\n])/).map(escaped).join("");
+  const quoted = (value) => (/[",\r\n]/.test(value) ? `"${value.replaceAll('"', '""')}"` : value);
+  const field = (value) => quoted(typeof value === "string" ? text(value) : String(value));
 
   function asCsv() {
     const lines = [["path", "label", "group", "confidence"]];
