@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import os
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -86,6 +88,16 @@ def test_signs_that_an_encoding_lacks_are_written_in_ascii(monkeypatch):
         main()
     stream.write("61.2 ± 0.4, 8 × 8, λ → H³ … 狗")
     assert stream.buffer.getvalue().decode("ascii").endswith("61.2 +- 0.4, 8 x 8, lambda -> H^3 ... \\u72d7")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs a POSIX shell")
+@pytest.mark.parametrize("closed", [">&-", "2>&-"])
+def test_closed_stream_does_not_end_a_command(closed):
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    ended = subprocess.run(
+        ["sh", "-c", f'"$0" -m uniot methods {closed}', sys.executable], env=environment, check=False
+    )
+    assert ended.returncode == 0
 
 
 def test_bytes_of_a_file_name_that_are_no_text_are_escaped(monkeypatch):

@@ -6,6 +6,7 @@ Commands print with `console`, `print_line` and `table_output`, and with nothing
 from __future__ import annotations
 
 import codecs
+import os
 import sys
 import warnings
 from collections import Counter
@@ -68,6 +69,9 @@ def print_anywhere() -> None:
     or Python itself prints, a name in it is text. Warnings become one line.
     """
     codecs.register_error(_HANDLER, _in_ascii)
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed, as by `uniot methods >&-`
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 - until the process ends
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
