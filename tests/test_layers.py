@@ -18,7 +18,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 LAYERS = [
     ("errors", "config"),
     ("transport", "io", "nn"),
-    ("images", "datasets", "discovery", "methods", "metrics", "data_quality"),
+    ("images", "datasets", "rejection", "discovery", "methods", "metrics", "data_quality"),
     ("training", "runs"),
     ("estimators", "export", "report", "labelling", "benchmark", "distributed"),
     ("cli",),

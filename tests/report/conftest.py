@@ -97,6 +97,7 @@ def made_model(
         history=history,
         fingerprint="made",
         target_odds=answers.known_score / (1 - answers.known_score),
+        target_nearest=answers.nearest,
         target_class_probability=np.ones(len(kind)),
         calibration=Calibration(),
     )
@@ -128,6 +129,7 @@ def without_target(model: AdaptedModel) -> AdaptedModel:
         target=Prediction.none(),
         target_features=model.target_features[:0],
         target_odds=model.target_odds[:0],
+        target_nearest=model.target_nearest[:0],
         target_class_probability=model.target_class_probability[:0],
         source=model.source.none(),
     )

@@ -19,6 +19,7 @@ from uniot.export.hub_client import Hub, explained, model_card, open_hub
 from uniot.io.files import open_regular, replacing
 from uniot.io.predictions import Prediction
 from uniot.metrics.evaluate import SCORE_MEANINGS
+from uniot.rejection.answers import Answers
 from uniot.runs.files import RunFiles
 from uniot.runs.run import Run
 
@@ -131,11 +132,13 @@ def without_data(model: AdaptedModel) -> AdaptedModel:
         groups=replace(model.groups, group=none),
         target=Prediction.none(),
         target_odds=model.target_odds[:0],
+        target_nearest=model.target_nearest[:0],
         target_class_probability=model.target_class_probability[:0],
         target_features=model.target_features[:0],
         feature_rows=None,
         nearest_groups=None,
         source=model.source.none(),
+        answers=Answers(),
         fingerprint=hashlib.sha256(f"shared {model.fingerprint}".encode()).hexdigest(),
     )
 

@@ -67,7 +67,7 @@ class WholeRun(nn.Module):
         elif model.settings.network == "none":
             self.entrance = _Scaled(norm)
         self.method = model.method
-        self._threshold, self._calibration = model.threshold, model.calibration
+        self._decide, self._calibration = model.decide_block, model.calibration
         self.register_buffer("centres", torch.from_numpy(model.groups.centres).t().contiguous())
 
     def rows(self, inputs: Tensor) -> Tensor:
@@ -77,7 +77,7 @@ class WholeRun(nn.Module):
     def forward(self, inputs: Tensor) -> tuple[Tensor, ...]:
         """Return nearest class, known or not, confidence, group, probabilities and unit features."""
         rows = self.rows(inputs)
-        decision = self.method.decide(rows).by_threshold(self._threshold)
+        decision = self._decide(rows)
         nearest, features = decision.nearest, unit_directions(rows)
         group = torch.full_like(nearest, -1)
         if self.centres.shape[1]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -22,6 +22,8 @@ from uniot.methods.base import Method
 from uniot.methods.decision import Calibration
 from uniot.methods.fitted import upgraded_tensors
 from uniot.methods.registry import METHODS
+from uniot.rejection.answers import Answers
+from uniot.rejection.posterior import RejectionPosterior
 from uniot.runs.description import RunDescription, describe_run
 from uniot.runs.files import RunFiles
 from uniot.training.history import History
@@ -150,7 +152,23 @@ def _restored(
         reliability=run.reliability,
         feature_rows=rows,
         nearest_groups=nearest_groups,
+        **_answers(tensors, target, n_classes, width),
     )
+
+
+def _answers(tensors: StoredTensors, target: Prediction, n_classes: int, width: int) -> dict[str, Any]:
+    """Return the answers of a person, the line that follows from them, and the nearest classes by the rule alone."""
+    own, posterior = tensors.below("answers."), tensors.below("posterior.")
+    if not own.tensors:
+        return {"target_nearest": target.nearest}
+    rows = own.take("rows", (None,), torch.int64, low=0).numpy()
+    answers = Answers(rows, own.take("classes", (len(rows),), torch.int64).numpy())
+    if len(np.unique(rows)) != len(rows):
+        raise RunFolderError(f"{tensors.where} has two answers about one sample. {MAKE_AGAIN}")
+    answers.check(len(target), n_classes)
+    nearest = tensors.take("target.rule_nearest", (len(target),), torch.int64, low=0, high=n_classes - 1)
+    line = RejectionPosterior.read(posterior, width, n_classes) if posterior.tensors else None
+    return {"target_nearest": nearest.numpy(), "answers": answers, "posterior": line}
 
 
 def _feature_rows(features: StoredTensors, n_target: int) -> np.ndarray | None:

@@ -293,5 +293,19 @@ def _model_tensors(model: AdaptedModel) -> dict[str, Tensor]:
         **model.history.tensors(),
         **{f"target.{name}": torch.from_numpy(getattr(model.target, name)) for name in _PREDICTION},
         "target.shares": torch.from_numpy(model.target_odds),
+        **_answer_tensors(model),
         "target.class_probability": torch.from_numpy(model.target_class_probability),
+    }
+
+
+def _answer_tensors(model: AdaptedModel) -> dict[str, Tensor]:
+    """Return a person's answers and what follows from them; nothing if there are none."""
+    if not len(model.answers) and model.posterior is None:
+        return {}
+    posterior = {} if model.posterior is None else model.posterior.tensors()
+    return {
+        "answers.rows": torch.from_numpy(model.answers.rows),
+        "answers.classes": torch.from_numpy(model.answers.classes),
+        "target.rule_nearest": torch.from_numpy(model.target_nearest),
+        **{f"posterior.{name}": tensor for name, tensor in posterior.items()},
     }

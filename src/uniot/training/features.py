@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 import torch.nn.functional as F
@@ -57,11 +57,11 @@ def _device(method: Method) -> torch.device:
     return torch.device("cpu") if parameter is None else parameter.device
 
 
-def decide_in_blocks(method: Method, features: Tensor) -> Decision:
-    """Return the decision of a method about transformed features, (n_samples, n_features)."""
+def decide_in_blocks(decide: Callable[[Tensor], Decision], features: Tensor) -> Decision:
+    """Return the decision about transformed features, (n_samples, n_features), block by block."""
 
     def odds_and_known(rows: Tensor) -> Tensor:
-        decision = method.decide(rows)
+        decision = decide(rows)
         return torch.cat([decision.odds, decision.known[:, None].to(decision.odds)], dim=1)
 
     # One tensor per block, because `in_blocks` returns one: the odds, and 0 or 1 for known in the last column.

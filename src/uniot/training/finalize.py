@@ -110,7 +110,7 @@ def finalize(
         )
     )
     own = method.transform(trained) if whole is None or rule_target else whole[processes.part(len(target))]
-    decision = decide_in_blocks(method, own)
+    decision = decide_in_blocks(method.decide, own)
     target_odds = processes.gather_parts(decision.odds.max(dim=1).values, len(target)).numpy()
     rule_known = processes.gather_parts(decision.known.byte(), len(target)).bool()
     transformed = processes.gather_parts(own, len(target))
@@ -129,7 +129,7 @@ def finalize(
             *warnings,
         ),
     )
-    of_some = decide_in_blocks(method, transformed[counted])
+    of_some = decide_in_blocks(method.decide, transformed[counted])
     calibration = fit_calibration(of_some.odds, of_some.known, reliability.known_accuracy, reliability.unknown_accuracy)
     class_probability = calibration.class_probabilities(decision.odds).max(dim=1).values
     threshold = threshold_for(target_odds, settings.private_prior, settings.prefer)
@@ -170,6 +170,7 @@ def finalize(
         reader=reader,
         threshold=threshold,
         target_odds=target_odds,
+        target_nearest=nearest,
         target_class_probability=processes.gather_parts(class_probability, len(target)).numpy(),
         calibration=calibration,
         reliability=reliability,

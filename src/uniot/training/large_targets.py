@@ -119,6 +119,7 @@ def with_whole_target(model: AdaptedModel, target: Samples, rows: Tensor, proces
         nearest_groups=None if keeps_all else groups,
         threshold=None,
         target_odds=odds.numpy(),
+        target_nearest=answers.nearest,
         target_class_probability=of_class.numpy(),
         reliability=_with_note(model, len(rows), n_target),
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -15,11 +15,14 @@ from uniot.discovery.annotations import Annotations
 from uniot.discovery.groups import ABSENT, LabelledFeatures, NearestGroups, PrivateGroups, absence
 from uniot.errors import DataError, NumericalError
 from uniot.images.backbones import ImageReader
-from uniot.io.arrays import unit_rows
+from uniot.io.arrays import unit_directions, unit_rows
 from uniot.io.predictions import Prediction
 from uniot.methods.base import Method
 from uniot.methods.decision import Calibration, Decision, Threshold, rejected_fraction, threshold_for
 from uniot.methods.unincm.reliability import Reliability
+from uniot.rejection.answers import UNKNOWN, Answers
+from uniot.rejection.posterior import RejectionPosterior, TargetScores, fit_posterior
+from uniot.rejection.questions import questions
 from uniot.training.features import decide_in_blocks, features_of_inputs
 from uniot.training.history import History
 
@@ -47,11 +50,14 @@ class AdaptedModel:
         fingerprint: of data and settings.
         reader: of images; None for a run made from arrays.
         threshold: on the largest odds, set by a preference; None for that of the rule.
-        target_odds: largest odds of each target sample by the rule, without the preference, (n_target,).
+        target_odds: largest odds of each target sample by the rule, without preference and answers, (n_target,).
+        target_nearest: class of these odds, (n_target,).
         target_class_probability: of the nearest class of each target sample, if it is known, (n_target,).
         calibration: maps odds to probabilities.
         reliability: estimated accuracy on the target, and warnings; None for a run of an earlier version.
         annotations: what people decided about the target, which the answers follow; None if nobody did.
+        answers: of a person to questions about target samples; they move the line between known and unknown.
+        posterior: the line after these answers; None without any, for the rule of the method alone.
         feature_rows: sorted rows of the target that `target_features` has; None for all of them.
         nearest_groups: of each target sample, if `target_features` does not have them all.
     """
@@ -69,6 +75,7 @@ class AdaptedModel:
     history: History
     fingerprint: str
     target_odds: np.ndarray
+    target_nearest: np.ndarray
     target_class_probability: np.ndarray
     calibration: Calibration
     reader: ImageReader | None = None
@@ -77,6 +84,8 @@ class AdaptedModel:
     annotations: Annotations | None = None
     feature_rows: np.ndarray | None = None
     nearest_groups: NearestGroups | None = None
+    answers: Answers = field(default_factory=Answers)
+    posterior: RejectionPosterior | None = None
 
     def with_preference(self, private_prior: float | None = None, prefer: str | None = None) -> AdaptedModel:
         """Return the same model with another threshold, without adapting again; itself if no preference is given.
@@ -95,25 +104,85 @@ class AdaptedModel:
         if private_prior is None and prefer is None:
             return self
         wanted = Settings.checked(private_prior=private_prior, prefer=prefer)
-        odds = self.target_odds
-        if not len(odds):
+        if not len(self.target_odds):
             raise DataError(
                 "private_prior and prefer are measured on the fitted target, and this run was shared without it. "
                 "Leave them out, or use the run folder that `uniot adapt` wrote."
             )
-        threshold = threshold_for(odds, wanted.private_prior, wanted.prefer)
-        # The rule's own decision does not matter: there is a threshold.
+        settings = self.settings.model_copy(update={"private_prior": wanted.private_prior, "prefer": wanted.prefer})
+        return replace(self, settings=settings)._decided_again()
+
+    def ask(self, n: int = 1) -> np.ndarray:
+        """Return the rows of the target whose answers say most about the line between known and unknown, (n,).
+
+        Args:
+            n: number of rows; fewer if fewer have no answer yet.
+
+        Raises:
+            DataError: the run does not hold its target.
+        """
+        scores = self._target_scores("there is nothing to ask about")
+        posterior = self.posterior or fit_posterior(scores, self.answers)
+        return np.asarray(questions(posterior, scores, self.answers, n).numpy())
+
+    def with_answers(self, answers: Answers) -> AdaptedModel:
+        """Return the same model after all answers of a person so far; what a person said is not overruled.
+
+        The private groups stay; a target sample that becomes unknown joins the nearest one.
+
+        Raises:
+            DataError: the run does not hold its target, or an answer is about a row or a class that does not exist.
+        """
+        scores = self._target_scores("nothing can be told about it")
+        answers.check(len(self.target_odds), len(self.classes))
+        posterior = fit_posterior(scores, answers) if len(answers.decided) else None
+        return replace(self, answers=answers, posterior=posterior)._decided_again()
+
+    @cached_property
+    def private_share_interval(self) -> tuple[float, float]:
+        """Return the interval that contains the share of unknown samples with a probability of nine tenths."""
+        posterior = self.posterior or fit_posterior(self._target_scores("its share is not known"), self.answers)
+        return posterior.share_interval()
+
+    def _target_scores(self, consequence: str) -> TargetScores:
+        if not len(self.target_odds):
+            raise DataError(
+                f"this run was shared without its target, so that {consequence}. Use the run folder that `uniot adapt` "
+                "wrote."
+            )
+        self.require_all_features(consequence)
+        return TargetScores(
+            odds=torch.from_numpy(self.target_odds),
+            nearest=torch.from_numpy(self.target_nearest),
+            features=torch.from_numpy(self.target_features),
+            rejected=rejected_fraction(self.target_odds),
+        )
+
+    def _odds_after_answers(self) -> np.ndarray:
+        """Return the largest odds of each target sample by the rule and the answers, without a preference."""
+        if self.posterior is None:
+            return self.target_odds
+        scores = self._target_scores("it cannot be decided again")
+        known = self.posterior.known_probability(scores.odds, scores.nearest, scores.features)
+        return np.asarray(self.posterior.odds(known).numpy())
+
+    def _decided_again(self) -> AdaptedModel:
+        """Return the model with its target decided by rule, answers and preference."""
+        odds = self._odds_after_answers()
+        threshold = threshold_for(odds, self.settings.private_prior, self.settings.prefer)
         largest = torch.from_numpy(odds)[:, None]
         decision = Decision(largest, largest[:, 0] >= 1).by_threshold(threshold)
-        known = decision.known.numpy()
-        target = replace(
-            self.target,
-            known=known,
-            known_score=decision.known_score.numpy(),
-            confidence=self.calibration.confidence(
-                decision.odds[:, 0], torch.from_numpy(self.target_class_probability), decision.known
-            ).numpy(),
-        )
+        said = self.answers.decided
+        known = decision.known.numpy().copy()
+        known[said.rows] = said.classes != UNKNOWN
+        nearest = self.target_nearest.copy()
+        nearest[said.rows[said.classes != UNKNOWN]] = said.classes[said.classes != UNKNOWN]
+        confidence = self.calibration.confidence(
+            decision.odds[:, 0], torch.from_numpy(self.target_class_probability), decision.known
+        ).numpy()
+        known_score = decision.known_score.numpy().copy()
+        confidence[said.rows], known_score[said.rows] = 1.0, known[said.rows]
+        target = replace(self.target, nearest=nearest, known=known, known_score=known_score, confidence=confidence)
         if self.nearest_groups is not None:
             target = self.nearest_groups.applied_to(target)
         else:
@@ -126,7 +195,6 @@ class AdaptedModel:
             self,
             groups=replace(self.groups, group=target.group[~known]),
             absence=absence(target, len(self.classes)),
-            settings=self.settings.model_copy(update={"private_prior": wanted.private_prior, "prefer": wanted.prefer}),
             target=target,
             threshold=threshold,
         )
@@ -166,10 +234,10 @@ class AdaptedModel:
 
     @property
     def private_prior(self) -> float:
-        """Return the fraction of the target that the rule calls unknown without a preference; NaN without a target."""
+        """Return the fraction of the target that is called unknown without a preference; NaN without a target."""
         if self.threshold is None:
             return float((~self.target.known).mean()) if len(self.target) else float("nan")
-        return rejected_fraction(self.target_odds)
+        return rejected_fraction(self._odds_after_answers())
 
     def decide(self, features: Tensor) -> Decision:
         """Decide about transformed features, by the threshold of the preference if there is one.
@@ -177,7 +245,7 @@ class AdaptedModel:
         Raises:
             NumericalError: the odds are NaN, because features or weights overflow.
         """
-        decision = decide_in_blocks(self.method, features).by_threshold(self.threshold)
+        decision = decide_in_blocks(self.decide_block, features)
         lost = torch.isnan(decision.odds).any(dim=1)
         if lost.any():
             raise NumericalError(
@@ -185,6 +253,17 @@ class AdaptedModel:
                 "too large; make the run again, with a lower learning_rate if it was trained."
             )
         return decision
+
+    def decide_block(self, rows: Tensor) -> Decision:
+        """Decide about transformed rows, (n_samples, n_features), by rule, answers and preference; as one batch."""
+        decision = self.method.decide(rows)
+        if self.posterior is not None:
+            largest, nearest = decision.odds.max(dim=1)
+            known = self.posterior.known_probability(largest, nearest, unit_directions(rows))
+            scale = self.posterior.odds(known) / largest.clamp_min(1e-300)
+            odds = decision.odds * scale[:, None]
+            decision = Decision(odds, odds.max(dim=1).values >= 1)
+        return decision.by_threshold(self.threshold)
 
     def predict(self, inputs: Tensor, samples: Sequence[str] | None = None) -> Prediction:
         """Predict each sample independently, fitted or new; an unknown one gets the nearest private group.

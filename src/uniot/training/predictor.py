@@ -15,6 +15,7 @@ from typing_extensions import Self
 from uniot.errors import DataError, NotFittedError, UniotWarning
 from uniot.io.arrays import by_domain, check_feature_names, feature_names
 from uniot.methods.registry import check_method
+from uniot.rejection.answers import answer_index
 from uniot.training.domains import domains_from_arrays, inputs_of
 from uniot.training.fit import FitContext, OnStep, fit, log_end, oracle_watch
 from uniot.training.history import check_logger
@@ -164,6 +165,11 @@ class ArrayPredictor:
             raise _NotFitted(f"this {name} has not been fitted. Call fit(X_source, y_source, X_target) first.")
         return self._model
 
+    @property
+    def private_share_interval_(self) -> tuple[float, float]:
+        """Return the smallest and the largest plausible share of unknown samples in the target."""
+        return self.model_.private_share_interval
+
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "_model")
 
@@ -223,6 +229,57 @@ class ArrayPredictor:
         For UniOT n_components is `feature_size`, for UniNCM the rank of its metric, which is `width` at most.
         """
         return self.model_.features(self._inputs(X))
+
+    def ask(self, n: int = 1) -> np.ndarray:
+        """Return the target rows of `fit` whose answers say most about what is unknown, (n,).
+
+        Ask a person "is this one of my classes, and which?" and pass the answers to `tell`. One question after another
+        says more than several at once, which are spread over the target.
+
+        Args:
+            n: number of rows; fewer if fewer have no answer yet.
+        """
+        if n < 1:
+            raise DataError(f"n is {n}. Ask at least one question.")
+        return self.model_.ask(n)
+
+    def tell(self, indices: Any, answers: Any) -> Self:
+        """Add a person's answers about target rows; labels and predictions follow them without another fit.
+
+        Told rows keep the told label. The other rows follow a model of the line between known and unknown, which the
+        answers move: for all classes, for single classes, and for regions of the feature space.
+
+        Args:
+            indices: row of the target, or several, (n_answers,); of two answers about one row the last one counts.
+            answers: for each row a source class, the unknown label for none of them, or None for "cannot tell".
+
+        Returns:
+            The estimator.
+
+        Raises:
+            DataError: an index is out of range, or an answer is not a class.
+        """
+        model = self.model_
+        rows, said = np.atleast_1d(np.asarray(indices)), answers
+        if np.ndim(indices) == 0:
+            said = [answers]
+        elif isinstance(answers, str):
+            raise DataError(f"answers is the text {answers!r} for {len(rows)} indices. Give one answer per index.")
+        if rows.dtype.kind not in "iu":
+            raise DataError(
+                f"indices are {rows.dtype}; expected rows of the target as integers, as `ask` returns them."
+            )
+        if len(rows) != len(said):
+            raise DataError(f"there are {len(said)} answers for {len(rows)} indices. Give one answer per index.")
+        out_of_range = rows[(rows < 0) | (rows >= len(model.target_odds))]
+        if len(out_of_range):
+            raise DataError(
+                f"index {out_of_range[0]} is not a row of the target, which has {len(model.target_odds)}. "
+                "Give indices as `ask` returns them."
+            )
+        classes = [answer_index(answer, model.classes, model.unknown) for answer in said]
+        self._set_fitted(model.with_answers(model.answers.told(rows, classes)))
+        return self
 
     def _inputs(self, X: Any) -> Tensor:
         model = self.model_

@@ -1,0 +1,446 @@
+"""One model of known against unknown for every method: its prior is the method's rule, its data are answers.
+
+The score of a sample is the rank of its largest odds within the target, z = logit(rank). Given a slope a and a share u
+of unknown samples, a sample is known with the probability
+
+    P(known | z) = σ(a (z - t)),    t such that the mean of 1 - P over the target is u.
+
+The prior of u is wide and centred on the share that the rule of the method rejects; "nothing is private" (u = 0) and
+"nothing is common" (u = 1) have a probability of their own, because no value of u in between reaches them, and so has
+"the rule is right", with the odds that it gives. Both parameters are integrated on a grid. What answers say beyond the
+common line, about single classes and about regions of the feature space, is a Gaussian process added to the log odds.
+
+The threshold on the resulting probability maximises the expected H-score, not the accuracy: where the score ranks
+samples badly, the most accurate answer is to call everything unknown, which helps nobody.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from uniot.errors import RunFolderError
+from uniot.io.tensor_files import MAKE_AGAIN, StoredTensors
+from uniot.rejection.answers import UNKNOWN, Answers
+
+# Prior of the slope: log a is normal around the first with the second as deviation. On the choice splits of six
+# collections the slope of the best logistic curve is between 0.1 and 2.2; the model of regions explains the rest.
+_SLOPE, _SLOPE_DEVIATION, _N_SLOPES = 1.2, 0.8, 7
+# Prior of the share: logit u is Student t around that of the rule. Heavy tails, because rules can be far off.
+_SHARE_SCALE, _SHARE_FREEDOM, _N_SHARES = 0.9, 2.0, 39
+_LARGEST_LOGIT = 5.5
+# Prior probability that the rule of the method is right, that nothing is private, and that nothing is common.
+_RULE, _NOTHING_PRIVATE, _NOTHING_COMMON = 0.2, 0.2, 0.15
+# No rule is more certain than this: log odds are cut there.
+_MOST_LOG_ODDS = 3.0
+# Hypotheses that are no curve of the score: the three above.
+_N_SPECIAL = 3
+# Probability that a person errs: no single answer excludes a hypothesis.
+_WRONG_ANSWER = 0.03
+# Standard deviations of the log odds per class and per region; the answers weight these pairs by their evidence.
+_AMPLITUDES = (
+    (0.0, 0.0),
+    (1.0, 0.0),
+    (0.0, 1.0),
+    (1.0, 1.0),
+    (2.0, 1.0),
+    (1.0, 2.0),
+    (2.0, 2.0),
+    (0.0, 3.0),
+    (2.0, 3.0),
+)
+# Two samples are of one region if 1 - cosine is small against this part of its median over the target.
+_REGION = 0.14
+_MOST_COMPARED = 400
+_NEWTON_STEPS = 12
+# Points of the score at which the target is represented: hypotheses are functions of the score alone.
+_KNOTS = 257
+_CANDIDATES = 256
+_LEAST_WEIGHT = 1e-4
+_LEAST = 1e-6
+
+
+@dataclass(frozen=True)
+class TargetScores:
+    """What the model sees of a target.
+
+    Attributes:
+        odds: largest odds of each sample by the rule of the method, (n_samples,), float64.
+        nearest: class of these odds, (n_samples,).
+        features: unit rows, (n_samples, n_features).
+        rejected: share of the target that the rule calls unknown.
+    """
+
+    odds: Tensor
+    nearest: Tensor
+    features: Tensor
+    rejected: float
+
+    @cached_property
+    def representatives(self) -> Tensor:
+        """Return some hundred rows, evenly from the whole target, (n_rows, n_features)."""
+        return self.features[:: -(-len(self.features) // _MOST_COMPARED)]
+
+    @cached_property
+    def region(self) -> Tensor:
+        """Return the distance, as 1 - cosine, over which answers have an effect; a float64 scalar."""
+        distances = 1 - (self.representatives @ self.representatives.t()).double()
+        return (_REGION * distances.median()).clamp_min(1e-3)
+
+
+@dataclass(frozen=True)
+class ScoreScale:
+    """Maps odds to the logit of their rank within the target, by linear interpolation between quantiles.
+
+    Attributes:
+        knots: increasing log odds, (n_knots,), float64.
+        values: logit of the rank at each, (n_knots,), float64.
+    """
+
+    knots: Tensor
+    values: Tensor
+
+    @classmethod
+    def of(cls, odds: Tensor) -> ScoreScale:
+        """Fit the scale to the largest odds of the target, (n_samples,)."""
+        ordered = _log(odds).sort().values
+        n_samples = len(ordered)
+        place = torch.linspace(0, n_samples - 1, min(_KNOTS, n_samples), dtype=torch.float64).round().long()
+        knots, index, sizes = torch.unique_consecutive(ordered[place], return_inverse=True, return_counts=True)
+        # Equal odds have one rank, the mean of theirs.
+        ranks = torch.zeros_like(knots).index_add_(0, index, place.double()) / sizes
+        return cls(knots, torch.logit((ranks + 0.5) / n_samples))
+
+    def __call__(self, odds: Tensor) -> Tensor:
+        """Return the logit of the rank of odds (n_samples,), within the range of the target."""
+        if len(self.knots) == 1:
+            return torch.zeros_like(odds)
+        values = _log(odds)
+        # Comparisons instead of a search, which ONNX does not know.
+        above = (values[:, None] >= self.knots[None, 1:-1]).sum(dim=1)
+        low, high = self.knots[above], self.knots[above + 1]
+        part = ((values - low) / (high - low)).clamp(0, 1)
+        return self.values[above] + part * (self.values[above + 1] - self.values[above])
+
+
+@dataclass(frozen=True)
+class Hypotheses:
+    """Weighted hypotheses about the line between known and unknown.
+
+    The last three are: the rule is right, nothing is private, nothing is common.
+
+    Attributes:
+        slope: a, (n_hypotheses,), float64; 0 for the last three.
+        threshold: t, (n_hypotheses,), float64; 0 for the last three.
+        share: share of unknown samples in the target, (n_hypotheses,), float64.
+        log_weight: logarithm of the probability, (n_hypotheses,), float64.
+    """
+
+    slope: Tensor
+    threshold: Tensor
+    share: Tensor
+    log_weight: Tensor
+
+    @classmethod
+    def prior(cls, z: Tensor, rejected: float) -> Hypotheses:
+        """Return the hypotheses about a target.
+
+        Args:
+            z: scores of the target, (n_samples,).
+            rejected: share of the target that the rule calls unknown.
+        """
+        deviations = torch.linspace(-2, 2, _N_SLOPES, dtype=torch.float64)
+        slopes = _SLOPE * (_SLOPE_DEVIATION * deviations).exp()
+        logits = torch.linspace(-_LARGEST_LOGIT, _LARGEST_LOGIT, _N_SHARES, dtype=torch.float64)
+        shares = torch.sigmoid(logits)
+        centre = torch.logit(torch.tensor(rejected, dtype=torch.float64).clamp(0.02, 0.98))
+        scaled = (logits - centre) / _SHARE_SCALE
+        of_share = -(_SHARE_FREEDOM + 1) / 2 * torch.log1p(scaled.square() / _SHARE_FREEDOM)
+        log_weight = (-0.5 * deviations.square()).log_softmax(0)[:, None] + of_share.log_softmax(0)
+        special = torch.tensor([_RULE, _NOTHING_PRIVATE, _NOTHING_COMMON], dtype=torch.float64)
+        some = z if len(z) <= _KNOTS else z.sort().values[:: -(-len(z) // _KNOTS)]
+        thresholds = torch.stack([_thresholds(some, slope, shares) for slope in slopes])
+        none = torch.zeros(_N_SPECIAL, dtype=torch.float64)
+        return cls(
+            slope=torch.cat([slopes.repeat_interleave(_N_SHARES), none]),
+            threshold=torch.cat([thresholds.flatten(), none]),
+            share=torch.cat([shares.repeat(_N_SLOPES), torch.tensor([rejected, 0.0, 1.0], dtype=torch.float64)]),
+            log_weight=torch.cat([log_weight.flatten() + torch.log1p(-special.sum()), special.log()]),
+        )
+
+    @property
+    def weight(self) -> Tensor:
+        """Return the probability of each hypothesis, (n_hypotheses,)."""
+        return self.log_weight.exp()
+
+    def known_probability(self, z: Tensor, odds: Tensor, shift: Tensor | None = None) -> Tensor:
+        """Return P(known) of each sample under each hypothesis, (n_samples, n_hypotheses).
+
+        Args:
+            z: scores, (n_samples,).
+            odds: largest odds by the rule, (n_samples,).
+            shift: of the log odds, (n_samples,); "nothing is private" and "nothing is common" admit none.
+        """
+        of_rule = _log(odds).clamp(-_MOST_LOG_ODDS, _MOST_LOG_ODDS)[:, None]
+        log_odds = torch.cat([self.slope[:-_N_SPECIAL] * (z[:, None] - self.threshold[:-_N_SPECIAL]), of_rule], dim=1)
+        if shift is not None:
+            log_odds = log_odds + shift[:, None]
+        ones = torch.ones_like(of_rule)
+        return torch.cat([torch.sigmoid(log_odds), ones, 0 * ones], dim=1)
+
+    def told(self, z: Tensor, odds: Tensor, known: Tensor) -> Hypotheses:
+        """Return the hypotheses after answers about samples.
+
+        Args:
+            z: scores, (n_answers,).
+            odds: largest odds by the rule, (n_answers,).
+            known: the answers, (n_answers,), bool.
+        """
+        of_known = _WRONG_ANSWER + (1 - 2 * _WRONG_ANSWER) * self.known_probability(z, odds)
+        likelihood = torch.where(known[:, None], of_known, 1 - of_known).log().sum(dim=0)
+        return replace(self, log_weight=(self.log_weight + likelihood).log_softmax(0))
+
+    def likely(self) -> Hypotheses:
+        """Return the hypotheses without those of negligible weight; the special ones stay."""
+        kept = self.weight > _LEAST_WEIGHT * self.weight.max()
+        kept[-_N_SPECIAL:] = True
+        weight = self.log_weight[kept].log_softmax(0)
+        return Hypotheses(self.slope[kept], self.threshold[kept], self.share[kept], weight)
+
+    def share_interval(self, level: float) -> tuple[float, float]:
+        """Return the central interval of the share of unknown samples with that probability."""
+        order = torch.argsort(self.share, stable=True)
+        cumulated = self.weight[order].cumsum(0)
+        tails = torch.tensor([(1 - level) / 2, (1 + level) / 2], dtype=torch.float64)
+        low, high = torch.searchsorted(cumulated, tails).clamp_max(len(order) - 1).tolist()
+        return float(self.share[order[low]]), float(self.share[order[high]])
+
+    @property
+    def mean_share(self) -> float:
+        """Return the expected share of unknown samples."""
+        return float(self.weight @ self.share)
+
+
+@dataclass(frozen=True)
+class LocalShift:
+    """A Gaussian process on top of the line: what answers say about their own class and region.
+
+    Attributes:
+        rows: features of the answered samples, (n_answers, n_features), unit rows.
+        classes: their nearest classes, (n_answers,).
+        of_class: weight of each answer for samples of the same nearest class, (n_answers,), float64.
+        of_region: weight of each answer for samples nearby, (n_answers,), float64.
+        region: distance, as 1 - cosine, over which an answer has an effect; a float64 scalar.
+    """
+
+    rows: Tensor
+    classes: Tensor
+    of_class: Tensor
+    of_region: Tensor
+    region: Tensor
+
+    @classmethod
+    def fit(cls, rows: Tensor, classes: Tensor, log_odds: Tensor, known: Tensor, region: Tensor) -> LocalShift:
+        """Fit the process by Laplace's approximation; amplitudes are averaged by their evidence.
+
+        Args:
+            rows: features of the answered samples, (n_answers, n_features), unit rows.
+            classes: their nearest classes, (n_answers,).
+            log_odds: of being known by the common line, (n_answers,), float64.
+            known: the answers, (n_answers,), bool.
+            region: distance, as 1 - cosine, over which an answer has an effect.
+        """
+        same, near = (classes[:, None] == classes).double(), nearness(rows, rows, region)
+        evidence, weights = [], []
+        for class_deviation, region_deviation in _AMPLITUDES:
+            amplitudes = class_deviation**2, region_deviation**2
+            kernel = amplitudes[0] * same + amplitudes[1] * near
+            weight, found = _laplace(kernel, log_odds, known)
+            evidence.append(found)
+            weights.append(torch.stack([amplitude * weight for amplitude in amplitudes]))
+        belief = torch.tensor(evidence, dtype=torch.float64).softmax(0)
+        of_class, of_region = torch.einsum("k,kpm->pm", belief, torch.stack(weights))
+        return cls(rows, classes, of_class, of_region, region)
+
+    def __call__(self, features: Tensor, nearest: Tensor) -> Tensor:
+        """Return the shift of the log odds of samples, (n_samples,), float64.
+
+        Args:
+            features: unit rows, (n_samples, n_features).
+            nearest: nearest class of each, (n_samples,).
+        """
+        same = (nearest[:, None] == self.classes).double()
+        return same @ self.of_class + nearness(features, self.rows, self.region) @ self.of_region
+
+
+@dataclass(frozen=True)
+class RejectionPosterior:
+    """The decision between known and unknown after some answers.
+
+    Attributes:
+        scale: of the score.
+        hypotheses: about the line.
+        shift: what answers say about classes and regions; None without two answers.
+        threshold: on the probability of being known.
+    """
+
+    scale: ScoreScale
+    hypotheses: Hypotheses
+    shift: LocalShift | None
+    threshold: float
+
+    def known_probability(self, odds: Tensor, nearest: Tensor, features: Tensor) -> Tensor:
+        """Return the probability that each sample is of a source class, (n_samples,), float64.
+
+        Args:
+            odds: largest odds by the rule of the method, (n_samples,).
+            nearest: class of these odds, (n_samples,).
+            features: unit rows, (n_samples, n_features).
+        """
+        shift = None if self.shift is None else self.shift(features, nearest)
+        return self.hypotheses.known_probability(self.scale(odds), odds, shift) @ self.hypotheses.weight
+
+    def odds(self, known_probability: Tensor) -> Tensor:
+        """Return the odds of being known, 1 at the threshold, (n_samples,), from the probabilities."""
+        known = known_probability.clamp(_LEAST, 1 - _LEAST)
+        limit = min(max(self.threshold, _LEAST), 1 - _LEAST)
+        return known / (1 - known) * ((1 - limit) / limit)
+
+    def share_interval(self, level: float = 0.9) -> tuple[float, float]:
+        """Return the central interval of the share of unknown samples with that probability."""
+        return self.hypotheses.share_interval(level)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return what a run folder stores, by name."""
+        parts: dict[str, Any] = {"scale": vars(self.scale), "hypotheses": vars(self.hypotheses)}
+        if self.shift is not None:
+            parts["shift"] = vars(self.shift)
+        stored = {f"{part}.{name}": tensor for part, own in parts.items() for name, tensor in own.items()}
+        return {**stored, "threshold": torch.tensor(self.threshold, dtype=torch.float64)}
+
+    @classmethod
+    def read(cls, stored: StoredTensors, width: int, n_classes: int) -> RejectionPosterior:
+        """Return the stored posterior of features of `width` numbers; raises RunFolderError if it is damaged."""
+        kind, scale, lines, shift = (
+            torch.float64,
+            *(stored.below(f"{part}.") for part in ("scale", "hypotheses", "shift")),
+        )
+        knots = scale.take("knots", (None,), kind)
+        slope = lines.take("slope", (None,), kind, low=0)
+        if len(knots) < 1 or (knots.diff() <= 0).any() or len(slope) < _N_SPECIAL:
+            raise RunFolderError(f"{stored.where} has answers whose line is damaged. {MAKE_AGAIN}")
+        local = None
+        if shift.tensors:
+            classes = shift.take("classes", (None,), torch.int64, low=0, high=n_classes - 1)
+            local = LocalShift(
+                rows=shift.take("rows", (len(classes), width), torch.float32),
+                classes=classes,
+                of_class=shift.take("of_class", (len(classes),), kind),
+                of_region=shift.take("of_region", (len(classes),), kind),
+                region=shift.take("region", (), kind, low=1e-6, high=2),
+            )
+        return cls(
+            ScoreScale(knots, scale.take("values", (len(knots),), kind)),
+            Hypotheses(
+                slope=slope,
+                threshold=lines.take("threshold", (len(slope),), kind),
+                share=lines.take("share", (len(slope),), kind, low=0, high=1),
+                log_weight=lines.take("log_weight", (len(slope),), kind, high=1e-9),
+            ),
+            local,
+            float(stored.take("threshold", (), kind, low=0, high=1)),
+        )
+
+
+def fit_posterior(target: TargetScores, answers: Answers) -> RejectionPosterior:
+    """Return the posterior after a person's answers about samples of the target.
+
+    Args:
+        target: scores, nearest classes and features of the target.
+        answers: those that say "cannot tell" have no effect.
+    """
+    scale = ScoreScale.of(target.odds)
+    z = scale(target.odds)
+    said = answers.decided
+    rows, known = torch.from_numpy(said.rows), torch.from_numpy(said.classes != UNKNOWN)
+    hypotheses = Hypotheses.prior(z, target.rejected).told(z[rows], target.odds[rows], known).likely()
+    shift, moved = None, None
+    if len(rows) > 1:
+        by_line = (hypotheses.known_probability(z[rows], target.odds[rows]) @ hypotheses.weight).clamp(0.02, 0.98)
+        shift = LocalShift.fit(target.features[rows], target.nearest[rows], torch.logit(by_line), known, target.region)
+        moved = shift(target.features, target.nearest)
+    probability = hypotheses.known_probability(z, target.odds, moved)
+    threshold = _threshold_of_largest_h(probability, hypotheses)
+    return RejectionPosterior(scale, hypotheses, shift, threshold)
+
+
+def _threshold_of_largest_h(probability: Tensor, hypotheses: Hypotheses) -> float:
+    """Return the threshold on the mean probability that maximises the expected H-score.
+
+    If nothing is private, the score of a decision is the fraction of samples called known; if nothing is common, that
+    of samples called unknown.
+
+    Args:
+        probability: of being known per hypothesis, (n_samples, n_hypotheses).
+        hypotheses: with their weights.
+    """
+    mean = probability @ hypotheses.weight
+    order = torch.argsort(mean, descending=True, stable=True)
+    n_samples = len(order)
+    counts = torch.linspace(0, n_samples, min(_CANDIDATES, n_samples) + 1, dtype=torch.float64).round().long()
+    zero = torch.zeros(1, probability.shape[1], dtype=torch.float64)
+    found = torch.cat([zero, probability[order].cumsum(0)])[counts]
+    rejected = n_samples - counts[:, None] - (found[-1] - found)
+    accuracy, recall = found / found[-1].clamp_min(_LEAST), rejected / (n_samples - found[-1]).clamp_min(_LEAST)
+    h_score = 2 * accuracy * recall / (accuracy + recall).clamp_min(_LEAST)
+    h_score[:, -2], h_score[:, -1] = accuracy[:, -2], recall[:, -1]
+    n_known = int(counts[int((h_score @ hypotheses.weight).argmax())])
+    if n_known == 0:
+        return float((mean.max() + 1) / 2)
+    if n_known == n_samples:
+        return float(mean.min() / 2)
+    return float((mean[order[n_known - 1]] + mean[order[n_known]]) / 2)
+
+
+def _thresholds(z: Tensor, slope: Tensor, shares: Tensor) -> Tensor:
+    """Return the threshold with which each share of the scores (n,) is expected to be unknown, by bisection."""
+    low = (z.min() - 12 / slope).expand(len(shares)).clone()
+    high = (z.max() + 12 / slope).expand(len(shares)).clone()
+    for _ in range(40):
+        middle = (low + high) / 2
+        unknown = 1 - torch.sigmoid(slope * (z[:, None] - middle)).mean(dim=0)
+        low, high = torch.where(unknown < shares, middle, low), torch.where(unknown < shares, high, middle)
+    return (low + high) / 2
+
+
+def _laplace(kernel: Tensor, log_odds: Tensor, known: Tensor) -> tuple[Tensor, float]:
+    """Return the dual weights of the mode of a Gaussian process, (n_answers,), and its log evidence."""
+    n_answers, truth = len(log_odds), known.double()
+    mode, weight = torch.zeros(n_answers, dtype=torch.float64), torch.zeros(n_answers, dtype=torch.float64)
+    unit = torch.eye(n_answers, dtype=torch.float64)
+    root = unit
+    for _ in range(_NEWTON_STEPS):
+        probability = torch.sigmoid(log_odds + mode)
+        curvature = (probability * (1 - probability)).clamp_min(_LEAST)
+        scale = curvature.sqrt()
+        root = torch.linalg.cholesky(unit + scale[:, None] * kernel * scale)
+        step = curvature * mode + truth - probability
+        weight = step - scale * torch.cholesky_solve((scale * (kernel @ step))[:, None], root)[:, 0]
+        before, mode = mode, kernel @ weight
+        if float((mode - before).abs().max()) < _LEAST:
+            break
+    fit = torch.nn.functional.logsigmoid(torch.where(known, 1.0, -1.0) * (log_odds + mode)).sum()
+    return weight, float(fit - 0.5 * weight @ mode - root.diagonal().log().sum())
+
+
+def nearness(one: Tensor, other: Tensor, region: Tensor) -> Tensor:
+    """Return the kernel of regions between unit rows, (n, m), float64: 1 for equal rows, 1 / e at the distance."""
+    return (((one @ other.t()).double().clamp(-1, 1) - 1) / region).exp()
+
+
+def _log(odds: Tensor) -> Tensor:
+    return odds.double().clamp(1e-300, 1e300).log()
