@@ -27,6 +27,7 @@ PURPOSES = {
     "nn": "heads, queues, losses",
     "images": "decode and embed",
     "datasets": "toy, benchmark data",
+    "rejection": "known or unknown",
     "discovery": "groups and classes",
     "methods": "one file per method",
     "metrics": "scores",
