@@ -12,6 +12,7 @@ from uniot import UniDAClassifier, UniNCM
 from uniot.datasets import make_toy_domains
 from uniot.errors import DataError
 from uniot.export.hub import without_data
+from uniot.export.onnx import export_onnx
 from uniot.methods.registry import hyperparameters
 
 SMALL = {"steps": 40, "hidden_size": 64, "feature_size": 32, "detection_start": 20, "queue_size": 400}
@@ -127,3 +128,15 @@ def test_more_questions_than_samples_are_all_samples():
     assert sorted(model.ask(100).tolist()) == list(range(len(toy.x_target)))
     with pytest.raises(DataError, match="Ask at least one question"):
         model.ask(0)
+
+
+def test_onnx_file_decides_by_the_answers(toy, tmp_path):
+    onnxruntime = pytest.importorskip("onnxruntime")
+    model = fitted(toy)
+    model.tell(range(0, 60, 3), truth(toy, model)[:60:3])
+    path = tmp_path / "model.onnx"
+    export_onnx(model.model_, path)
+    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    (known,) = session.run(["known"], {"embeddings": toy.x_target.astype(np.float32)})
+    assert (known == (model.predict(toy.x_target) != "unknown")).all()
+    assert (known != (fitted(toy).predict(toy.x_target) != "unknown")).any()

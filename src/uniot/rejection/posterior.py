@@ -443,4 +443,4 @@ def nearness(one: Tensor, other: Tensor, region: Tensor) -> Tensor:
 
 
 def _log(odds: Tensor) -> Tensor:
-    return odds.double().clamp(1e-300, 1e300).log()
+    return odds.double().clamp_min(1e-300).log()
