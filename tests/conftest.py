@@ -48,6 +48,7 @@ LONGEST = (
     "report/test_controls.py",
     "labelling/test_names_everywhere.py",
     "training/test_processes.py",
+    "cli/test_cli_names.py",
     "cli/test_cli_images.py",
     "benchmark/test_runner.py",
     "training/test_images.py",

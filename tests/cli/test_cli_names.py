@@ -6,106 +6,32 @@ import ast
 import csv
 import io
 import json
-import logging
 import os
 import re
 import subprocess
 import sys
-import unicodedata
-import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
-from unittest import mock
 
 import numpy as np
 import pytest
 import typer
-from tqdm import tqdm
 
 import uniot
 from uniot.benchmark.runner import Ended, Started
 from uniot.benchmark.worker import perform
-from uniot.cli import app, main
-from uniot.cli.screen import console, print_anywhere, print_line, reading_progress, working
+from uniot.cli import app
 from uniot.datasets.digits import make_toy_domains
-from uniot.io.visible import VisibleStream, visible
 from uniot.methods.registry import METHODS
 from uniot.training.model import AdaptedModel
 
 from conftest import make_folders  # isort: skip
+from hostile_names import HOSTILE, MODES, OWN_CODES, SHOWN, check, control_characters, run  # isort: skip
 
-# Sets the title and the clipboard, colours, clears the screen with the 8-bit CSI, turns the direction of the text,
-# forges a line, and has markup, an emoji code and braces.
-HOSTILE = (
-    "\x1b]0;owned\x07\x1b]52;c;b3duZWQ=\x07\x1b[38;5;201mpink\x9b2J\u202e\u2066\u200b\x7f\r\n\tError: forged "
-    "[bold]b [link=evil]l :dog: {0} {x}"
-)
 # The same without characters that the name of a benchmark or a task cannot have.
 OF_A_TASK = re.sub(r"[\n:/]", "", HOSTILE)
-SHOWN = r"\x1b]0;owned\x07"
-# What rich and typer write themselves: colours, the cursor, the return to the begin of a line.
-OWN_CODES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\r")
-CONTROL = {"Cc", "Cf", "Cs", "Zl", "Zp"}
-
-Mode = Literal["pipe", "terminal"]
-MODES: tuple[Mode, ...] = ("pipe", "terminal")
-
-
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
-
-
-@dataclass(frozen=True)
-class Printed:
-    code: int
-    stdout: str
-    stderr: str
-
-    @property
-    def text(self) -> str:
-        return self.stdout + self.stderr
-
-
-def run(mode: Mode, *arguments: object, columns: int = 100) -> Printed:
-    """Run a command in this process, on a terminal or in a pipe."""
-    out, err = (Terminal(), Terminal()) if mode == "terminal" else (io.StringIO(), io.StringIO())
-    code = 0
-    with (
-        mock.patch.object(sys, "argv", ["uniot", *map(str, arguments)]),
-        mock.patch.dict(os.environ, COLUMNS=str(columns), TERM="xterm-256color"),
-        redirect_stdout(out),
-        redirect_stderr(err),
-    ):
-        try:
-            main()
-        except SystemExit as stop:
-            code = int(stop.code or 0)
-    return Printed(code, out.getvalue(), err.getvalue())
-
-
-def control_characters(text: str, mode: Mode = "pipe") -> set[str]:
-    """Return what is printed and cannot be seen, apart from line breaks and what rich writes on a terminal."""
-    if mode == "terminal":
-        assert "38;5;201" not in re.sub(r"\\x1b\[38;5;201m", "", text), "a colour that a name has chosen"
-        text = OWN_CODES.sub("", text)
-    return {letter for letter in text if unicodedata.category(letter) in CONTROL and letter != "\n"}
-
-
-def check(printed: str, mode: Mode = "pipe", *, shows: bool = True) -> None:
-    assert control_characters(printed, mode) == set()
-    # A table or a box may have broken the name into several lines.
-    joined = re.sub(r"[\s│]", "", OWN_CODES.sub("", printed))
-    line_breaks = re.findall(r"(?:\\n\\t|\\x0a\\x09)Error:forged", joined)
-    assert len(line_breaks) == joined.count("Error:forged"), "a line that a name has forged"
-    if shows:
-        assert SHOWN in joined
-        assert "[bold]b" in joined
-        assert "🐶" not in joined
-
 
 # --- every command -----------------------------------------------------------------------------------------
 
@@ -339,104 +265,10 @@ def test_table_on_a_terminal_has_a_line_per_row_and_shows_names_as_text(world):
     assert printed.stdout.count("\n") == 1 + len(np.load(world.target)["x"])
 
 
-# --- what is not printed by a command itself ------------------------------------------------------------------
-
-
-@contextmanager
-def printing(mode: Mode, columns: int = 100) -> Iterator[io.StringIO]:
-    """Prepare standard output and error as `main` does; yield what both are written to."""
-    stream = Terminal() if mode == "terminal" else io.StringIO()
-    with (
-        mock.patch.dict(os.environ, COLUMNS=str(columns), TERM="xterm-256color"),
-        mock.patch.object(warnings, "formatwarning"),
-        redirect_stdout(stream),
-        redirect_stderr(stream),
-    ):
-        print_anywhere()
-        yield stream
-
-
-@pytest.mark.parametrize("mode", MODES)
-def test_warning_is_a_line_of_text(mode):
-    with printing(mode):
-        own = warnings.formatwarning(HOSTILE, UserWarning, uniot.__file__, 1)
-        other = warnings.formatwarning(HOSTILE, UserWarning, "elsewhere.py", 1)
-    assert own == f"Warning: {visible(HOSTILE)}\n"
-    assert other == f"elsewhere.py:1: UserWarning: {visible(HOSTILE)}\n"
-    check(own + other)
-
-
-@pytest.mark.parametrize("mode", MODES)
-def test_log_line_and_traceback_are_text(mode):
-    # A traceback may have several lines, and tabs.
-    name = HOSTILE.replace("\n\t", "")
-    with printing(mode) as stream:
-        logging.lastResort.handle(logging.makeLogRecord({"msg": name, "levelno": logging.WARNING}))
-        try:
-            raise RuntimeError(name)
-        except RuntimeError:
-            sys.excepthook(*sys.exc_info())
-    assert control_characters(stream.getvalue(), mode) == set()
-    assert stream.getvalue().count(visible(name)) == 2
-    assert "RuntimeError: " in stream.getvalue()
-
-
-@pytest.mark.parametrize("mode", MODES)
-def test_line_during_a_progress_bar_is_text(mode):
-    """While rich shows a bar, its own streams obey colours and links in what others print."""
-    link = "\x1b]8;;http://evil\x1b\\\\link\x1b]8;;\x1b\\\\"
-    with printing(mode) as stream:
-        with reading_progress({"source": HOSTILE}) as of:
-            of("source")(1, 10, 1, 1.0)
-            print_line(f"{link}{HOSTILE}", err=True)
-            sys.stdout.write(f"{link}\x1b[38;5;201m\n")
-            of("source")(10, 10, 10, 1.0)
-        assert isinstance(sys.stderr, VisibleStream)
-        assert sys.stderr.rich_proxied_file is stream
-    check(stream.getvalue(), mode)
-    assert stream.getvalue().count(r"\x1b]8;;http://evil") == 2
-
-
-@pytest.mark.parametrize("mode", MODES)
-def test_title_of_a_progress_bar_may_have_braces_and_markup(mode):
-    with printing(mode) as stream:
-        with reading_progress({"source": "[red]{0}"}) as of:
-            of("source")(1, 10, 1, 1.0)
-        with working("[red]{1}") as then:
-            then("[bold]{2}")
-    assert re.search(r"[Rr]eading \[red\]\{0\}", stream.getvalue())
-    assert "[bold]{2}" in stream.getvalue()
-    assert control_characters(stream.getvalue(), mode) == set()
-
-
-def test_bars_of_libraries_still_redraw_their_line():
-    below = Terminal()
-    stream = VisibleStream(below)
-    for _ in tqdm(range(3), file=stream, desc="\x1b]0;x\x07", mininterval=0):
-        pass
-    assert below.getvalue().startswith("\r\\x1b]0;x\\x07:   0%|")
-    assert below.getvalue().count("\r") >= 3
-    stream.write("\x1b[A")
-    assert below.getvalue().endswith("\x1b[A")
-
-
-@pytest.mark.parametrize("mode", MODES)
-def test_own_colours_stay_on_a_terminal(mode):
-    with printing(mode) as stream:
-        console().print("name", style="bold red")
-    assert ("\x1b[1;31mname\x1b[0m" in stream.getvalue()) == (mode == "terminal")
-
-
 def test_help_has_colours_on_a_terminal_and_none_in_a_pipe():
     assert "\x1b[1m" in run("terminal", "adapt", "--help").stdout
     assert "\\x1b" not in run("terminal", "adapt", "--help").stdout
     assert "\x1b" not in run("pipe", "adapt", "--help").stdout
-
-
-def test_letters_of_all_languages_and_emoji_stay():
-    # Zero-width joiners of Persian and of emoji; combining letters; a variation selector.
-    names = ["größe→狗", "می\u200cخواهم", "👩\u200d🔬", "e\u0301", "❤\ufe0f", "שלום", "a b"]
-    assert [visible(name) for name in names] == names
 
 
 @pytest.mark.parametrize("columns", [30, 300])
@@ -484,11 +316,15 @@ def test_names_are_text_on_a_real_terminal(world):
 
 def test_crash_is_text_on_a_real_terminal():
     script = (
-        "import sys, warnings, logging; from uniot.cli import main; import uniot.cli.catalogue as catalogue\n"
+        "import logging, os, sys, warnings\n"
+        "from uniot.cli import catalogue, main\n"
+        "from uniot.distributed import engine\n"
         f"name = {HOSTILE!r}\n"
         "def crash(*_):\n"
         "    warnings.warn(name)\n"
         "    logging.getLogger().warning('%s', name)\n"
+        "    with open(os.devnull, 'w') as nowhere, engine._without_descriptor(nowhere.fileno()):\n"
+        "        sys.stderr.write(f'while Ray is quiet: {name}')\n"
         "    raise RuntimeError(name)\n"
         "catalogue._show_methods = crash\n"
         "sys.argv = ['uniot', 'methods']\n"
@@ -496,7 +332,7 @@ def test_crash_is_text_on_a_real_terminal():
     )
     printed = on_a_terminal("-c", script)
     assert control_characters(printed, "terminal") <= {"\t"}, "a traceback may have tabs"
-    assert printed.count(SHOWN) >= 3
+    assert printed.count(SHOWN) == 4
     assert "RuntimeError: " in printed
 
 

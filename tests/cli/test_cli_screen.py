@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
+import logging
 import re
+import sys
+import warnings
 from contextlib import ExitStack
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from rich.columns import Columns
+from rich.console import Group
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
 
 import uniot
 from uniot.cli.inputs import Collections, open_reading
 from uniot.cli.results import show_scores
-from uniot.cli.screen import fitting_progress, reading_progress, show_private_classes, working
+from uniot.cli.screen import console, fitting_progress, print_line, reading_progress, show_private_classes, working
 from uniot.discovery.class_count import NumberOfClasses
 from uniot.io.text import counted, listed, plural
+from uniot.io.visible import VisibleStream, visible
 from uniot.labelling import Names
 from uniot.metrics.evaluate import evaluate
+
+from hostile_names import HOSTILE, MODES, check, control_characters, printing  # isort: skip
 
 PLACES = {"source": "labelled", "target": "elsewhere/unlabelled"}
 
@@ -268,3 +279,82 @@ def test_unknown_without_a_group_are_described_with_what_to_do(capsys, n_unknown
     )
     show_private_classes(model, Path("run"))
     assert capsys.readouterr().out.strip() == words
+
+
+# --- names ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_warning_is_a_line_of_text(mode):
+    with printing(mode):
+        own = warnings.formatwarning(HOSTILE, UserWarning, uniot.__file__, 1)
+        other = warnings.formatwarning(HOSTILE, UserWarning, "elsewhere.py", 1)
+    assert own == f"Warning: {visible(HOSTILE)}\n"
+    assert other == f"elsewhere.py:1: UserWarning: {visible(HOSTILE)}\n"
+    check(own + other)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_log_line_and_traceback_are_text(mode):
+    # A traceback may have several lines, and tabs.
+    name = HOSTILE.replace("\n\t", "")
+    with printing(mode) as stream:
+        logging.lastResort.handle(logging.makeLogRecord({"msg": name, "levelno": logging.WARNING}))
+        try:
+            raise RuntimeError(name)
+        except RuntimeError:
+            sys.excepthook(*sys.exc_info())
+    assert control_characters(stream.getvalue(), mode) == set()
+    assert stream.getvalue().count(visible(name)) == 2
+    assert "RuntimeError: " in stream.getvalue()
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_line_during_a_progress_bar_is_text(mode):
+    """While rich shows a bar, its own streams obey colours and links in what others print."""
+    link = "\x1b]8;;http://evil\x1b\\\\link\x1b]8;;\x1b\\\\"
+    with printing(mode) as stream:
+        with reading_progress({"source": HOSTILE}) as of:
+            of("source")(1, 10, 1, 1.0)
+            print_line(f"{link}{HOSTILE}", err=True)
+            sys.stdout.write(f"{link}\x1b[38;5;201m\n")
+            of("source")(10, 10, 10, 1.0)
+        assert isinstance(sys.stderr, VisibleStream)
+        assert sys.stderr.rich_proxied_file is stream
+    check(stream.getvalue(), mode)
+    assert stream.getvalue().count(r"\x1b]8;;http://evil") == 2
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_title_of_a_progress_bar_may_have_braces_and_markup(mode):
+    with printing(mode) as stream:
+        with reading_progress({"source": "[red]{0}"}) as of:
+            of("source")(1, 10, 1, 1.0)
+        with working("[red]{1}") as then:
+            then("[bold]{2}")
+    assert re.search(r"[Rr]eading \[red\]\{0\}", stream.getvalue())
+    assert "[bold]{2}" in stream.getvalue()
+    assert control_characters(stream.getvalue(), mode) == set()
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_whatever_is_printed_on_the_console_is_text(mode):
+    table = Table(title=HOSTILE, caption=HOSTILE, show_footer=True)
+    table.add_column(HOSTILE, footer=HOSTILE)
+    table.add_row(HOSTILE)
+    # `Text` drops some control characters by itself, and keeps line breaks.
+    name = HOSTILE.replace("\n\t", "").replace("\r", "")
+    with printing(mode, columns=2000) as stream:
+        for printed in (HOSTILE, table, Panel(HOSTILE), Group(HOSTILE, HOSTILE)):
+            console().print(printed)
+        check(stream.getvalue(), mode)
+        assert stream.getvalue().count(visible(HOSTILE)) == 9
+        console().print(Text(name), Columns([Text(name)]), Panel(Text(name), title=HOSTILE), sep="\n")
+    assert control_characters(stream.getvalue(), mode) == set()
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_own_colours_stay_on_a_terminal(mode):
+    with printing(mode) as stream:
+        console().print("name", style="bold red")
+    assert ("\x1b[1;31mname\x1b[0m" in stream.getvalue()) == (mode == "terminal")

@@ -6,7 +6,10 @@ import re
 import runpy
 from pathlib import Path
 
+import pandas
 import pytest
+
+from uniot.io.csv_tables import write_table
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -77,3 +80,15 @@ def test_python_of_the_readme_prints_what_it_shows(capsys):
     (code, shown) = re.search(r"```python\n(.*?)```\n+```text\n(.*?)```", README, re.S).groups()
     exec(code, {})
     assert capsys.readouterr().out == shown
+
+
+def test_pandas_reads_a_table_with_the_code_of_the_page(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names = ["@a.jpg", "'=b.jpg", "it's"]
+    write_table(tmp_path / "run" / "predictions.csv", ("path", "confidence"), [(name, 0.5) for name in names])
+    page = (DOCS / "your-own-data.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"```python\n(import pandas\n.*?)```", page, re.S)
+    found: dict[str, pandas.DataFrame] = {}
+    exec(code, found)
+    assert found["table"]["path"].tolist() == names
+    assert found["table"]["confidence"].tolist() == [0.5, 0.5, 0.5]

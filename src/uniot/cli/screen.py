@@ -112,9 +112,11 @@ class Screen(Console):
         return super().render_str(visible(text), **options)
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
-        """Yield the parts of anything printed, escaped; rich's own control codes are kept."""
+        """Yield the parts of anything printed, escaped and without links; rich's own control codes are kept."""
         for part in super().render(renderable, options):
-            yield part if part.control else Segment(visible_text(part.text), part.style)
+            # Some parts of rich obey markup by themselves, and a link leads to where a name wants.
+            style = part.style.update_link(None) if part.style is not None and part.style.link else part.style
+            yield part if part.control else Segment(visible_text(part.text), style)
 
     def push_render_hook(self, hook: RenderHook) -> None:
         """Begin to show a progress bar."""
