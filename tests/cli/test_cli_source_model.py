@@ -99,8 +99,8 @@ def test_file_and_run_are_those_of_the_estimator(place: Path, trained: str, adap
 def test_both_commands_say_what_is_next(trained: str, adapted: str) -> None:
     assert "a model of 5 classes, trained on 150 samples. It contains class names" in trained
     assert trained.splitlines()[-1] == (
-        "Next: uniot adapt --source-model source.safetensors unlabelled.npz --out run/ (where the unlabelled samples "
-        "are)"
+        "Next: uniot adapt --source-model source.safetensors unlabelled.npz --out run/  # where the unlabelled samples "
+        "are"
     )
     assert adapted.startswith("Method: GLC (Qu et al.")
     assert "Next: uniot report run" in adapted

@@ -250,7 +250,7 @@ def test_evaluate_explains_its_scores_without_the_words_of_the_papers(here: Call
 
 def test_unknown_without_a_group_are_offered_for_labelling(here: Callable) -> None:
     told = here("adapt", "source.npz", "target.npz", "--out", "ungrouped", "--private-classes", "0").stdout
-    assert "uniot label ungrouped (look at the unknown, and name them)" in told
+    assert re.search(r"uniot label ungrouped +# look at the unknown, and name them\n", told)
 
 
 def test_report_looks_at_the_run_before_it_says_that_it_draws(here: Callable) -> None:

@@ -254,7 +254,8 @@ def test_an_incomplete_domain_is_refused_unless_asked_for(tmp_path: Path) -> Non
     (unpack(benchmark, tmp_path) / "validation" / "bus" / "00000.jpg").unlink()
     with pytest.raises(DataError) as refusal:
         benchmark.domain_files(tmp_path, "R")
-    for words in ("VisDA-2017", "3 images instead of 4", "holds train, validation", "taskcv-2017-public"):
+    expected = ("VisDA-2017", "3 images instead of 4", "holds train, validation", "taskcv-2017-public", "--incomplete")
+    for words in expected:
         assert words in str(refusal.value)
     assert len(benchmark.domain_files(tmp_path, "R", as_published=False)) == 3
     assert len(benchmark.domain_files(tmp_path, "S")) == 4
@@ -262,8 +263,11 @@ def test_an_incomplete_domain_is_refused_unless_asked_for(tmp_path: Path) -> Non
 
 def test_an_absent_domain_is_refused_even_where_any_copy_will_do(tmp_path: Path) -> None:
     (tmp_path / "holiday").mkdir()
-    with pytest.raises(DataError, match="no folder amazon/.*holds holiday.*amazon/images/<class>/.*gatech.edu"):
+    with pytest.raises(
+        DataError, match="no folder amazon/.*holds holiday.*amazon/images/<class>/.*gatech.edu"
+    ) as error:
         OFFICE31.domain_files(tmp_path, "A", as_published=False)
+    assert "--incomplete" not in str(error.value)
 
 
 @pytest.mark.parametrize("place", [".", "txt", "painting"])

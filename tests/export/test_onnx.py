@@ -181,7 +181,7 @@ def test_the_command_says_what_it_wrote_and_what_is_next(by_command: tuple[Path,
     printed = " ".join(printed.split())
     assert "Input: embeddings, float32 (n, 32). Outputs: nearest, known, confidence, group, probabil" in printed
     assert "Checked: ONNX Runtime gives the same results as torch." in printed
-    assert 'Next: onnxruntime.InferenceSession("' in printed
+    assert "Next: onnxruntime.InferenceSession('" in printed
     assert path.name in printed
 
 

@@ -159,7 +159,8 @@ def check_split(split: ClassSplit, classes: set[str]) -> None:
     if missing:
         raise DataError(
             f"the split has classes that neither domain has: {listed(missing)}. The domains have "
-            f"{listed(sorted(classes))}. Compare the spelling."
+            f"{listed(sorted(classes))}. Compare the spelling; if they are missing, --incomplete makes a trial without "
+            "them."
         )
 
 

@@ -38,6 +38,7 @@ from uniot.cli.options import (
 from uniot.cli.results import show_result
 from uniot.cli.screen import console, fitting_progress, working
 from uniot.errors import DataError, RunFolderError, SettingsError
+from uniot.io.text import command
 
 _MACHINES = "Several processes"
 
@@ -290,7 +291,8 @@ def _without_source(
         )
     if target is None or out is None:
         raise DataError(
-            f"expected unlabelled images and --out: uniot adapt --source-model {model} unlabelled/ --out run/"
+            "expected unlabelled images and --out: "
+            + command("adapt", "--source-model", model, "unlabelled/", "--out", "run/")
         )
     return Collections(model, target, source_model=SourceModel.load(model)), out
 

@@ -87,6 +87,7 @@ def embed_images(
     from uniot.benchmark.features import holds_domain
     from uniot.config import ImageSettings
     from uniot.images.backbones import ImageReader
+    from uniot.images.extraction import UnusableImage
     from uniot.images.files import labelled_images
     from uniot.images.store import EmbeddingStore
     from uniot.io.embedding_files import write_embeddings
@@ -107,7 +108,10 @@ def embed_images(
                 files = labelled_images(images / name)
             else:
                 files = tasks.published.domain_files(images, letter, as_published=not incomplete)
-            found = read_collection(files, reader, reading, collection=name)
+            try:
+                found = read_collection(files, reader, reading, collection=name)
+            except UnusableImage as error:
+                raise DataError(f"{error} Or give --incomplete, to leave such images out in a trial.") from None
             labels = np.array([str(file.label) for file in found.files])
             if not holds_domain(folder, name, found.values, labels):
                 names = [file.name for file in found.files]

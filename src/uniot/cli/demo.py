@@ -14,6 +14,7 @@ from rich.table import Table
 from uniot.cli.screen import (
     console,
     fitting_progress,
+    show_next,
     show_prediction,
     show_private_classes,
     show_reliability,
@@ -21,6 +22,7 @@ from uniot.cli.screen import (
     working,
 )
 from uniot.errors import DataError, UniotWarning
+from uniot.io.text import command, quoted
 
 if TYPE_CHECKING:
     import numpy as np
@@ -90,18 +92,21 @@ def demo(
         f"{_listed(new)}, those called unknown. H-score: high only if both are (their harmonic mean). The true "
         "labels of the unlabelled digits are used for these scores only."
     )
-    screen.print("", f"Results of UniNCM, in {out}/:", sep="\n")
+    screen.print("", f"Results of UniNCM, in {quoted(f'{out}/')}:", sep="\n")
     show_prediction(default.model_, default.model_.target)
     screen.print(_group_line(default.groups_, truth))
     show_private_classes(default.model_, out)
     show_reliability(default.model_)
     screen.print(verdict(default.model_.target))
     files = RunFiles(out)
-    screen.print(f"  {files.predictions}  a table with one line per digit")
-    screen.print(f"  {files.settings}  all settings of the run")
+    screen.print(f"  {quoted(files.predictions)}  a table with one line per digit")
+    screen.print(f"  {quoted(files.settings)}  all settings of the run")
     _write_report(out)
-    screen.print(
-        f"Next: uniot label {out} to name the new groups; uniot adapt labelled/ unlabelled/ --out run/ on your images."
+    show_next(
+        {
+            command("label", out): "name the new groups",
+            command("adapt", "labelled/", "unlabelled/", "--out", "run/"): "on your images",
+        }
     )
 
 
@@ -131,7 +136,7 @@ def _fit(model: UniNCM, digits: DigitsPair, folder: Path) -> tuple[float, float]
         writer.save(model.model_, digits.target_names, {"demo": "digits"})
         writer.write_pixels(digits.source_images, digits.target_images)
     if not trained:
-        console().print(f"{folder} is already finished; nothing was trained.")
+        console().print(f"{quoted(folder)} is already finished; nothing was trained.")
         return 0.0, 0.0
     return trained, time.monotonic() - began
 
@@ -145,7 +150,7 @@ def _write_report(run: Path) -> None:
     except DataError as error:
         console().print(f"No report: {error}")
         return
-    console().print(f"  {written.page}  the report: open it in a browser")
+    console().print(f"  {quoted(written.page)}  the report: open it in a browser")
 
 
 def _group_line(groups: np.ndarray, truth: np.ndarray) -> str:

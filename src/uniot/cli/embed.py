@@ -25,7 +25,7 @@ from uniot.cli.sharded import (
     refuse_without_ray,
 )
 from uniot.errors import DataError
-from uniot.io.text import counted
+from uniot.io.text import counted, quoted
 
 if TYPE_CHECKING:
     from uniot.config import ImageSettings
@@ -106,7 +106,9 @@ def _embed(
     names = [file.name for file in found.files]
     write_embeddings(out, found.values.astype(np.float32), labels, names, replacing=replacing)
     width, views = found.values.shape[1], ", averaged with the mirrored images" if settings.flip else ""
-    print_line(f"{out} contains {counted(len(names), 'embedding')} of {width} numbers by {settings.backbone}{views}.")
+    print_line(
+        f"{quoted(out)} contains {counted(len(names), 'embedding')} of {width} numbers by {settings.backbone}{views}."
+    )
     write_skipped(skipped_beside(out), found.skipped)
     if found.skipped:
         print_line(skipped_line(found.skipped, skipped_beside(out)))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from uniot.cli.labelled import are_images, labelled_embeddings, labelled_files, labelled_line
 from uniot.cli.screen import reading_progress, working
 from uniot.errors import DataError
-from uniot.io.text import counted
+from uniot.io.text import command, counted
 
 if TYPE_CHECKING:
     import numpy as np
@@ -101,9 +101,10 @@ class Collections:
             missing = f"{files.settings} does not name the folders of the images. Start a new run"
             if "source_model" in inputs:
                 missing = f"{run} adapted a source model. Where the labelled samples are, names can become classes"
-            raise DataError(f"{missing}: `uniot adapt labelled/ unlabelled/ --names {files.labels} --out new/`.")
+            again = command("adapt", "labelled/", "unlabelled/", "--names", files.labels, "--out", "new/")
+            raise DataError(f"{missing}: `{again}`.")
         if not files.labels.is_file():
-            raise DataError(f"{files.labels} does not exist. Name the groups with `uniot label {run}`.")
+            raise DataError(f"{files.labels} does not exist. Name the groups with `{command('label', run)}`.")
         names = read_names(files.labels)
         if files.names.is_file():
             names = read_names(files.names).followed_by(names)

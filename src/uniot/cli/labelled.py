@@ -22,9 +22,17 @@ from uniot.cli.options import (
     method_line,
     refuse_for_embeddings,
 )
-from uniot.cli.screen import console, fitting_progress, lost_line, reading_progress, skipped_line, working
+from uniot.cli.screen import (
+    console,
+    fitting_progress,
+    lost_line,
+    reading_progress,
+    show_next,
+    skipped_line,
+    working,
+)
 from uniot.errors import DataError, RunFolderError, SettingsError
-from uniot.io.text import counted, listed
+from uniot.io.text import command, counted, listed, quoted
 from uniot.runs.files import size_of
 
 if TYPE_CHECKING:
@@ -143,7 +151,7 @@ def _show(model: SourceModel, out: Path) -> None:
     size = size_of(out.stat().st_size)
     samples = counted(int(model.class_sizes.sum()), kind)
     screen.print(
-        f"{out} is written, {size}: a model of {classes}, trained on {samples}. "
+        f"{quoted(out)} is written, {size}: a model of {classes}, trained on {samples}. "
         f"It contains class names, class sizes and class averages, and no {kind}."
     )
     single = model.classes[model.class_sizes == 1].tolist()
@@ -153,7 +161,8 @@ def _show(model: SourceModel, out: Path) -> None:
             f"average in the file: {listed(single, _MOST_NAMES)}."
         )
     place = "unlabelled.npz" if model.reader is None else "unlabelled/"
-    screen.print(f"Next: uniot adapt --source-model {out} {place} --out run/ (where the unlabelled {kind}s are)")
+    following = command("adapt", "--source-model", out, place, "--out", "run/")
+    show_next({following: f"where the unlabelled {kind}s are"})
 
 
 def are_images(place: Path) -> bool:

@@ -30,6 +30,7 @@ from uniot.cli.sharded import (
     refuse_without_ray,
 )
 from uniot.errors import DataError
+from uniot.io.text import quoted
 
 if TYPE_CHECKING:
     from uniot.images.files import ImageFile
@@ -233,17 +234,17 @@ def _show_summary(tally: Tally, skipped: list[Skipped], out: Path | None) -> Non
     if out is None:
         print_line(tally.verdict(), err=True)
     else:
-        print_line(f"{tally.verdict()} Every prediction is in {out}.")
+        print_line(f"{tally.verdict()} Every prediction is in {quoted(out)}.")
         write_skipped(skipped_beside(out), skipped)
     if skipped:
         print_line(skipped_line(skipped, None if out is None else skipped_beside(out)), err=out is None)
 
 
 def _show_copies(copies: SortedCopies, place: Path, *, err: bool) -> None:
-    print_line(f"The images are sorted into folders in {place}.", err=err)
+    print_line(f"The images are sorted into folders in {quoted(place)}.", err=err)
     if copies.had_files:
         print_line(
-            f"{place} was not empty. Its files were kept, so earlier images may be among these; give a new folder to "
-            "get these alone.",
+            f"{quoted(place)} was not empty. Its files were kept, so earlier images may be among these; give a new "
+            "folder to get these alone.",
             err=err,
         )

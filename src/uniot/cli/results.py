@@ -14,13 +14,14 @@ from rich.text import Text
 
 from uniot.cli.screen import (
     console,
+    show_next,
     show_prediction,
     show_private_classes,
     show_reading,
     show_reliability,
     verdict,
 )
-from uniot.io.text import counted, plural
+from uniot.io.text import command, counted, plural, quoted
 
 if TYPE_CHECKING:
     import numpy as np
@@ -50,7 +51,7 @@ def show_result(
 
     screen, files = console(), RunFiles(out)
     if was_finished:
-        screen.print(f"{out} is already finished; nothing was trained.")
+        screen.print(f"{quoted(out)} is already finished; nothing was trained.")
     show_prediction(model, model.target)
     scores = None
     if inputs.truth is not None:
@@ -66,28 +67,29 @@ def show_result(
         screen.print(line)
     if inputs.has_unused_labels:
         screen.print(
-            f"{collections.target} contains labels (y), which were not used; `uniot evaluate` below compares with them."
+            f"{quoted(collections.target)} contains labels (y), which were not used; `uniot evaluate` below compares "
+            "with them."
         )
     show_private_classes(model, out)
     if collections.names is not None:
         screen.print(_names_line(model, inputs, collections.names))
-    screen.print(f"{verdict(model.target)} Every prediction is in {files.predictions}.")
+    screen.print(f"{verdict(model.target)} Every prediction is in {quoted(files.predictions)}.")
     preference = preference_line(model)
     if preference is not None:
         screen.print(preference)
     screen.print(judged_by(model))
     show_reliability(model)
     new = "photo.jpg" if inputs.images is not None else "new.npz"
-    following = [f"uniot report {out} (a page to look at)"]
+    following = {command("report", out): "a page to look at"}
     if model.groups.n_groups:
-        following.append(f"uniot label {out} (name the groups)")
+        following[command("label", out)] = "name the groups"
     elif not model.target.known.all():
-        following.append(f"uniot label {out} (look at the unknown, and name them)")
-    following.append(f"uniot predict {out} {new} (label another)")
+        following[command("label", out)] = "look at the unknown, and name them"
+    following[command("predict", out, new)] = "label another"
     if inputs.truth is None:
         labels = collections.target if inputs.has_unused_labels else "truth.csv"
-        following.append(f"uniot evaluate {out} --labels {labels} (if you know true labels)")
-    screen.print(f"Next: {following[0]}", *(f"      {command}" for command in following[1:]), sep="\n")
+        following[command("evaluate", out, "--labels", labels)] = "if you know true labels"
+    show_next(following)
 
 
 def _names_line(model: AdaptedModel, inputs: Inputs, names: Names) -> str:
@@ -136,7 +138,7 @@ def evaluate(
     opened.require_target("to evaluate")
     truth = read_labels(labels, opened.predictions.names)
     show_run_scores(score_run(opened.saved_model, truth, run, average))
-    console().print(f"These scores and more, from 0 to 1 and not in per cent, are in {opened.files.metrics}.")
+    console().print(f"These scores and more, from 0 to 1 and not in per cent, are in {quoted(opened.files.metrics)}.")
 
 
 @dataclass(frozen=True)

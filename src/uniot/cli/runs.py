@@ -11,7 +11,7 @@ import typer
 from uniot.cli.options import Preferred, PrivatePrior, check_folder, check_writable
 from uniot.cli.screen import console, print_line, working
 from uniot.errors import SettingsError, import_optional
-from uniot.io.text import counted, plural
+from uniot.io.text import command, counted, plural, quoted
 from uniot.runs.files import RunFiles
 
 
@@ -53,9 +53,9 @@ def report(
     if written.figures:
         n_figures = len(written.figures) // 2
         are = plural(n_figures, "is", "are")
-        screen.print(f"{counted(n_figures, 'figure')} {are} written to {figures}, each as PDF and SVG.")
+        screen.print(f"{counted(n_figures, 'figure')} {are} written to {quoted(figures)}, each as PDF and SVG.")
     size = written.page.stat().st_size / 1e6
-    screen.print(f"{written.page} is written, {size:.1f} MB. Next: open it in a browser.")
+    screen.print(f"{quoted(written.page)} is written, {size:.1f} MB. Next: open it in a browser.")
 
 
 class ExportFormat(Enum):
@@ -106,12 +106,12 @@ def label(
         if given is not None:
             from uniot.labelling.publishing import import_run
 
-            print_line(f"{import_run(run, given)} Next: uniot label {run}")
+            print_line(f"{import_run(run, given)} Next: {command('label', run)}")
         if export is not None:
             from uniot.labelling.publishing import export_run
 
             exported = export_run(run, export, None if kind is None else kind.value)
-            following = _after_naming(run) if len(exported) else f"uniot label {run}"
+            following = _after_naming(run) if len(exported) else command("label", run)
             print_line(f"{exported.sentence()} Next: {following}")
         return
     for package in ("fastapi", "jinja2", "uvicorn"):
@@ -136,9 +136,9 @@ def label(
     serve(run, host=host, port=port, allow_network=allow_network, on_ready=on_ready)
     files = RunFiles(run)
     if files.labels.is_file() and read_names(files.labels).names:
-        ended = f"every label is in {files.annotations}. Next: {_after_naming(run)}"
+        ended = f"every label is in {quoted(files.annotations)}. Next: {_after_naming(run)}"
     else:
-        ended = f"nothing was named yet. Next: uniot label {run}"
+        ended = f"nothing was named yet. Next: {command('label', run)}"
     print_line("", err=True)
     print_line(f"Ended; {ended}", err=True)
 
@@ -147,7 +147,7 @@ def _after_naming(run: Path) -> str:
     from uniot.runs import Run
 
     # Without labelled samples, names cannot become classes.
-    return f"uniot adapt --continue {run}" if Run.has_source(run) else f"uniot report {run}"
+    return command("adapt", "--continue", run) if Run.has_source(run) else command("report", run)
 
 
 def export(
@@ -176,10 +176,10 @@ def export(
             "Not checked: ONNX Runtime is not installed. `pip install onnxruntime`, and export again to check."
         )
     size = onnx.stat().st_size / 1e6
-    following = f'onnxruntime.InferenceSession("{onnx}").run(None, {{"{written.input_name}": x}})'
+    following = f"onnxruntime.InferenceSession({str(onnx)!r}).run(None, {{{written.input_name!r}: x}})"
     if written.input_name == "pixels":
-        following = f"python examples/run_onnx.py {onnx} photo.jpg"
-    screen.print(f"{onnx} is written, {size:.1f} MB. Next: {following}")
+        following = f"python examples/run_onnx.py {quoted(onnx)} photo.jpg"
+    print_line(f"{quoted(onnx)} is written, {size:.1f} MB. Next: {following}")
 
 
 _REPOSITORY = "`owner/name` on the Hugging Face hub; or a folder, such as ./shared."
@@ -207,7 +207,7 @@ def push(
         f"{place} contains the weights, the class names, the settings and a model card; no predictions for the target, "
         "no features of it, and no paths."
     )
-    screen.print(f"Next: uniot pull {repository} --out copy/")
+    print_line(f"Next: {command('pull', repository, '--out', 'copy/')}")
 
 
 def pull(
@@ -224,7 +224,6 @@ def pull(
     model = fetch(repository, out, revision)
     new = "photo.jpg" if model.reader is not None else "new.npz"
     groups = counted(model.groups.n_groups, "group")
-    console().print(
-        f"{out} contains a run with {counted(len(model.classes), 'class', 'classes')} and {groups} of unknown samples. "
-        f"Next: uniot predict {out} {new}"
-    )
+    classes = counted(len(model.classes), "class", "classes")
+    print_line(f"{quoted(out)} contains a run with {classes} and {groups} of unknown samples.")
+    print_line(f"Next: {command('predict', out, new)}")

@@ -21,7 +21,7 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from uniot.io.text import counted, listed, plural
+from uniot.io.text import command, counted, listed, plural, quoted
 from uniot.io.visible import escape_output, visible, visible_text
 
 if TYPE_CHECKING:
@@ -163,6 +163,14 @@ class _VisibleRows:
         return len(row)
 
 
+def show_next(commands: Mapping[str, str]) -> None:
+    """Print what to do next: commands to paste into a shell, each with a comment on what it does."""
+    width = max(map(len, commands))
+    for number, (line, comment) in enumerate(commands.items()):
+        # Not wrapped: a command in two lines could not be pasted.
+        print_line(f"{'      ' if number else 'Next: '}{line:{width}}  # {comment}")
+
+
 def show_prediction(model: AdaptedModel, prediction: Prediction) -> None:
     """Print how often each class and each group of unknown samples was found."""
     found = Counter(str(name) for name in model.labels(prediction)[prediction.known])
@@ -189,7 +197,7 @@ def show_private_classes(model: AdaptedModel, run: Path) -> None:
     low, high = number.interval
     if n_unknown and not model.groups.n_groups:
         reason = why_ungrouped(n_unknown, asked_for_none=model.settings.n_private_classes == 0)
-        screen.print(f"{n_unknown:,} {reason}. Look at {plural(n_unknown, 'it', 'them')} with `uniot label {run}`.")
+        print_line(f"{n_unknown:,} {reason}. Look at {plural(n_unknown, 'it', 'them')} with `{command('label', run)}`.")
     elif n_unknown and number.evidence:
         between = f", between {low} and {high}" if low != high else ""
         screen.print(f"New classes among the unknown: about {number.estimate}{between}.")
@@ -219,14 +227,14 @@ def show_reading(run: ImageCollections, files: RunFiles) -> None:
     if in_both:
         screen.print(
             f"{counted(in_both, 'image')} {plural(in_both, 'is', 'are')} in both collections, byte for byte. "
-            f"See {files.duplicates}."
+            f"See {quoted(files.duplicates)}."
         )
 
 
 def skipped_line(skipped: Sequence[Skipped], table: Path | str | None) -> str:
     """Return a sentence on the files that could not be read; `table` is the file that lists all of them."""
     first = f"{'such as ' if len(skipped) > 1 else ''}{skipped[0].name} ({skipped[0].reason})"
-    return f"{counted(len(skipped), 'file')} could not be read: {first}.{f' See {table}.' if table else ''}"
+    return f"{counted(len(skipped), 'file')} could not be read: {first}.{f' See {quoted(table)}.' if table else ''}"
 
 
 def lost_line(label: str, skipped: Skipped) -> str:

@@ -13,7 +13,7 @@ import typer
 from uniot.cli.options import IMAGES
 from uniot.cli.screen import Tally, print_line, reading_progress, skipped_line, working
 from uniot.errors import SettingsError
-from uniot.io.text import counted, plural
+from uniot.io.text import counted, plural, quoted
 
 if TYPE_CHECKING:
     from uniot.config import ImageSettings
@@ -120,7 +120,7 @@ def predict_in_shards(
         )
     tally = Tally()
     tally.count(found.n_known or 0, found.rows - (found.n_known or 0), found.groups or ())
-    print_line(f"{tally.verdict()} Every prediction is in {out}, in {counted(found.n_shards, 'part')}.")
+    print_line(f"{tally.verdict()} Every prediction is in {quoted(out)}, in {counted(found.n_shards, 'part')}.")
     _show_sharded(found)
     line = preference_line(opened.model)
     if line is not None:
@@ -145,7 +145,7 @@ def embed_in_shards(
             on_progress=progress("images"),
         )
     parts = counted(found.n_shards, "part")
-    print_line(f"{out} contains {counted(found.rows, 'embedding')} by {settings.backbone} in {parts}.")
+    print_line(f"{quoted(out)} contains {counted(found.rows, 'embedding')} by {settings.backbone} in {parts}.")
     _show_sharded(found)
 
 

@@ -15,7 +15,7 @@ from uniot.data_quality.suspect_labels import CLEAR, SuspectLabels, suspect_labe
 from uniot.errors import DataError, RunFolderError
 from uniot.io.csv_tables import CsvError, CsvReader, write_table
 from uniot.io.files import MOST_TEXT_BYTES, read_bounded
-from uniot.io.text import as_utf8, counted
+from uniot.io.text import as_utf8, counted, quoted
 
 MOST_COMPARED = 1_000_000
 """Samples of both collections among which near-duplicates are searched; the search takes more than linear time."""
@@ -170,12 +170,12 @@ class CheckedCollections:
         n_clear = sum(one.clear for one in self.suspects)
         if n_clear:
             labels = counted(n_clear, "source label looks", "source labels look")
-            lines.append(f"{labels} wrong: see {suspect_labels}")
+            lines.append(f"{labels} wrong: see {quoted(suspect_labels)}")
         if self.too_many:
             lines.append(f"Near-duplicates were not searched: that is done among up to {MOST_COMPARED} samples.")
         if self.pairs:
             pairs = counted(len(self.pairs), "pair of samples is", "pairs of samples are")
-            lines.append(f"{pairs} nearly the same{self._where()}: see {near_duplicates}")
+            lines.append(f"{pairs} nearly the same{self._where()}: see {quoted(near_duplicates)}")
         return lines
 
     def _where(self) -> str:

@@ -135,6 +135,11 @@ class BenchmarkSet:
         if not report.files or (as_published and report.faults):
             faults = "; ".join(report.faults)
             advice = SetReport(self, root, (report,)).advice()
+            if report.files:
+                advice += (
+                    " For a trial with the images that are there, give --incomplete (in Python: as_published=False); "
+                    "scores on them cannot be compared with published ones."
+                )
             raise DataError(f"{self.title} is not complete in {domain.folder}: {faults}. {advice}")
         return list(report.files)
 

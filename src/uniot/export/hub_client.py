@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from uniot import __version__
 from uniot.errors import DataError, RunFolderError, UniotError, import_optional
-from uniot.io.text import as_utf8, counted
+from uniot.io.text import as_utf8, command, counted
 from uniot.methods.registry import method_info
 from uniot.methods.unincm.neighbours import LEAST_SAMPLES
 from uniot.metrics.evaluate import SCORE_MEANINGS
@@ -193,7 +193,7 @@ def _install(model: AdaptedModel) -> str:
 
 def _commands(model: AdaptedModel, repository: str | None) -> str:
     new = "photos/" if model.reader is not None else "new.npz"
-    lines = [f"uniot pull {repository or 'path/of/this/folder'} --out run/", f"uniot predict run/ {new}"]
+    lines = [command("pull", repository or "path/of/this/folder", "--out", "run/"), command("predict", "run/", new)]
     return "\n".join(["```console", *(f"$ {line}" for line in lines), "```"])
 
 

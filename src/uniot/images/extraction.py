@@ -35,6 +35,10 @@ _BATCHES_AHEAD = 2
 _SECONDS_BETWEEN_CALLS = 0.1
 
 
+class UnusableImage(DataError):
+    """An image cannot be read or decoded, and none may be skipped."""
+
+
 def extract(
     files: Sequence[ImageFile],
     network: Backbone | Split,
@@ -66,7 +70,7 @@ def extract(
         Rows of the files that could be read, and the skipped files.
 
     Raises:
-        DataError: no file can be read; or, if `strict`, one of them cannot.
+        DataError: no file can be read; or, if `strict`, one of them cannot (UnusableImage).
         NumericalError: an output of the network is beyond the range of float16.
         RunFolderError: the store cannot be written.
     """
@@ -210,10 +214,7 @@ class _Job:
 
     def _skip(self, file: ImageFile, skipped: Skipped, block: Block) -> None:
         if self.strict:
-            raise DataError(
-                f"{file.path} cannot be used ({skipped.reason}). Replace or remove it, or leave out --strict to skip "
-                "such files."
-            )
+            raise UnusableImage(f"{file.path} cannot be used ({skipped.reason}). Replace or remove it.")
         block.skipped.append(skipped)
 
 

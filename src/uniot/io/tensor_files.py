@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from uniot.errors import RunFolderError
 from uniot.io.files import parse_json, replacing
+from uniot.io.text import command
 
 MAKE_AGAIN = "It is damaged or was not written by uniot; make it again."
 
@@ -216,7 +217,8 @@ def has_former_format(path: Path) -> bool:
 def _opened(path: Path) -> Iterator[Any]:
     if not path.is_file():
         raise RunFolderError(
-            f"{path} does not exist. Give the folder of a finished run, or run `uniot adapt … --out {path.parent}`."
+            f"{path} does not exist. Give the folder of a finished run, or make one: "
+            f"{command('adapt', 'labelled/', 'unlabelled/', '--out', path.parent)}"
         )
     try:
         with safe_open(path, framework="pt") as file:

@@ -1,7 +1,10 @@
-"""Text files, settings files, and counts and lists in messages."""
+"""Text files, settings files, and counts, lists and commands in messages."""
 
 from __future__ import annotations
 
+import os
+import shlex
+import subprocess
 import sys
 from collections.abc import Collection
 from itertools import islice
@@ -34,6 +37,16 @@ def listed(names: Collection[object], most: int = 12) -> str:
     """Return the first `most` names separated by commas, followed by the number of the others."""
     more = f" and {len(names) - most:,} more" if len(names) > most else ""
     return ", ".join(map(str, islice(names, most))) + more
+
+
+def quoted(word: object) -> str:
+    """Return a word, such as a path, as a shell takes it: in quotation marks if it has blanks or special characters."""
+    return subprocess.list2cmdline([str(word)]) if os.name == "nt" else shlex.quote(str(word))
+
+
+def command(*words: object) -> str:
+    """Return a command of uniot that can be pasted into a shell, such as `uniot report 'my run'`."""
+    return " ".join(["uniot", *map(quoted, words)])
 
 
 def as_utf8(text: str) -> str:

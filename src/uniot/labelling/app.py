@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
@@ -17,7 +16,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp
 
 from uniot.errors import DataError, RunFolderError
-from uniot.io.text import as_utf8
+from uniot.io.text import as_utf8, command
 from uniot.labelling import MAX_NAME_LENGTH
 from uniot.labelling.actions import Action, CategoryText, Number, Request
 from uniot.labelling.formats import Format
@@ -80,9 +79,8 @@ def create_app(session: LabellingSession, thumbnails: Thumbnails | None, access:
 
 def next_commands(run: Path) -> list[tuple[str, str]]:
     """Return what can be done after labelling: pairs of a description and a command."""
-    folder = shlex.quote(str(run))
-    again = ("Adapt again, with the named groups as new classes", f"uniot adapt --continue {folder}")
-    report = ("Write the report, with the names of the groups", f"uniot report {folder}")
+    again = ("Adapt again, with the named groups as new classes", command("adapt", "--continue", run))
+    report = ("Write the report, with the names of the groups", command("report", run))
     return [again, report] if Run.has_source(run) else [report]
 
 

@@ -15,7 +15,7 @@ from uniot.discovery.annotations import DISCARDED, class_index, is_class
 from uniot.errors import DataError, RunFolderError
 from uniot.io.csv_tables import CsvError, dict_reader
 from uniot.io.files import temporary_path, write_text
-from uniot.io.text import as_utf8
+from uniot.io.text import as_utf8, quoted
 from uniot.labelling import Line, clean_name, write_names
 from uniot.runs.files import LABEL_COLUMNS, RunFiles
 from uniot.runs.pictures import Pictures
@@ -45,9 +45,9 @@ class Exported:
     def sentence(self) -> str:
         """Return a sentence for people."""
         if not len(self):
-            return f"{self.path} is written, but it is empty: nothing has a name yet."
+            return f"{quoted(self.path)} is written, but it is empty: nothing has a name yet."
         counts = f"{self.n_named} in new classes, {self.n_of_class} in known classes, {self.n_discarded} discarded"
-        return f"{self.path} is written: {counts}."
+        return f"{quoted(self.path)} is written: {counts}."
 
 
 def export_labels(target: Target, state: AnnotationState, kind: Format = "csv", path: Path | None = None) -> Exported:

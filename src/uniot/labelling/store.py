@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from uniot.errors import RunFolderError
 from uniot.io.files import file_lock
+from uniot.io.text import command
 from uniot.labelling.state import AnnotationState, Change
 from uniot.runs.files import RunFiles
 from uniot.runs.pictures import FILE, FORMAT
@@ -82,7 +83,7 @@ class LabelStore:
         """
         if not path.is_file():
             raise RunFolderError(
-                f"{path.parent} has no labels yet. Run `uniot label {path.parent}` and name its groups first."
+                f"{path.parent} has no labels yet. Run `{command('label', path.parent)}` and name its groups first."
             )
         return cls(path, digest)
 

@@ -18,6 +18,7 @@ from uniot.images.backbones import ImageReader
 from uniot.io import tensor_files
 from uniot.io.predictions import Prediction
 from uniot.io.tensor_files import MAKE_AGAIN, StoredTensors, check_sizes
+from uniot.io.text import command
 from uniot.methods.base import Method
 from uniot.methods.decision import Calibration
 from uniot.methods.fitted import upgraded_tensors
@@ -214,7 +215,7 @@ def _check_rule_exists(files: RunFiles, settings: Settings) -> None:
             f"{files.folder} was made by an earlier version of uniot, with a rule of {settings.method} that no longer "
             "exists: it has no model. Its predictions and settings can still be read, as Run.open(folder).predictions "
             "and .settings. For a model, adapt again: "
-            f"uniot adapt labelled/ unlabelled/ --settings {files.settings} --out new/"
+            + command("adapt", "labelled/", "unlabelled/", "--settings", files.settings, "--out", "new/")
         )
 
 

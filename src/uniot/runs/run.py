@@ -14,7 +14,7 @@ from uniot.errors import DataError, RunFolderError
 from uniot.io.embedding_files import read_labels
 from uniot.io.files import MOST_SETTINGS_BYTES, parse_json, read_bounded
 from uniot.io.predictions import Predictions, read_predictions
-from uniot.io.text import as_utf8, counted, read_inputs, read_settings
+from uniot.io.text import as_utf8, command, counted, read_inputs, read_settings
 from uniot.metrics.evaluate import Evaluation, evaluate
 from uniot.runs.description import describe_run
 from uniot.runs.files import RunFiles
@@ -175,7 +175,7 @@ class Run:
             return None
         return (
             f"{self.files.annotations} belongs to an earlier run in this folder, which had other groups, so its names "
-            f"are not used. Move it away to name the groups of this run with `uniot label {self.folder}`."
+            f"are not used. Move it away to name the groups of this run with `{command('label', self.folder)}`."
         )
 
     def evaluate(
@@ -225,7 +225,8 @@ class Run:
         if not self.n_target:
             raise RunFolderError(
                 f"{self.folder} was shared without its target, so there is nothing {purpose}. Use the folder that "
-                f"`uniot adapt` wrote; to label new samples: uniot predict {self.folder} photos/ --out new.csv"
+                f"`uniot adapt` wrote; to label new samples: "
+                f"{command('predict', self.folder, 'photos/', '--out', 'new.csv')}"
             )
 
     def _check_count(self, what: str, count: int) -> None:
