@@ -1,8 +1,9 @@
 """Mutation testing: small changes to the code, one at a time, each of which the tests should notice.
 
 `mutants.toml` lists the changes: exact text before and after, and the test files that should fail. Each change is made
-in a temporary copy of the sources, never here. A mutant whose tests fail is killed; one whose tests pass survived, and
-is listed with the reason if that is known. The tests are run without a change first, as they must pass then.
+in a temporary copy of the sources, never here. A mutant whose tests fail, or do not end, is killed; one whose tests
+pass survived, and is listed with the reason if that is known. The tests are run without a change first, as they must
+pass then.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ else:
 
 ROOT = Path(__file__).resolve().parents[1]
 LIST = Path(__file__).with_suffix(".toml")
-_COPIED = ("src", "tests", "pyproject.toml")
+_COPIED = ("src", "tests", "examples", "pyproject.toml")
 _SECONDS, _SECONDS_UNCHANGED = 300, 1200
 # What pytest returns.
 _PASSED, _FAILED = 0, 1
@@ -129,11 +130,11 @@ def run_tests(copy: Path, tests: Sequence[str], seconds: float) -> tuple[int | N
 
 
 def outcome(mutant: Mutant, copy: Path) -> str:
-    """Return "killed", "survived", or what else happened."""
+    """Return "killed", "timed out" (killed, unless the machine is too busy), "survived", or what else happened."""
     with changed(mutant, copy):
         code, printed = run_tests(copy, mutant.tests, _SECONDS)
     if code is None:
-        return "killed"
+        return "timed out"
     if code not in (_PASSED, _FAILED):
         return f"pytest returned {code}: {' '.join(printed.splitlines()[-1:])}"
     return "killed" if code == _FAILED else "survived"
@@ -175,10 +176,13 @@ def main() -> None:
         for mutant, found in zip(chosen, threads.map(tried, chosen), strict=True):
             outcomes.append(found)
             print(f"{mutant.name:<32} {found:<10} {mutant.survives or mutant.about}", flush=True)
-    killed = outcomes.count("killed")
-    share = 100 * killed / len(chosen)
-    print(f"{killed} of {len(chosen)} killed ({share:.0f} %) in {time.perf_counter() - begin:.0f} s")
-    known = all(one.survives for one, found in zip(chosen, outcomes, strict=True) if found != "killed")
+    late = outcomes.count("timed out")
+    killed = outcomes.count("killed") + late
+    share, by_time = 100 * killed / len(chosen), f", {late} of them by the time limit," if late else ""
+    print(f"{killed} of {len(chosen)} killed ({share:.0f} %){by_time} in {time.perf_counter() - begin:.0f} s")
+    known = all(
+        one.survives for one, found in zip(chosen, outcomes, strict=True) if found not in ("killed", "timed out")
+    )
     sys.exit(0 if known else 1)
 
 

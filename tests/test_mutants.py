@@ -54,3 +54,8 @@ def test_mutant_is_killed_by_a_failing_test_and_leaves_the_copy_as_it_was(source
     # What no test can import says nothing about the tests.
     assert outcome(mutant("A, B", "A B"), sources).startswith("pytest returned 2")
     assert (sources / "src" / "small.py").read_text(encoding="utf-8") == before
+
+
+def test_mutant_whose_tests_do_not_end_is_told_from_one_whose_tests_fail(sources, monkeypatch):
+    monkeypatch.setitem(outcome.__globals__, "_SECONDS", 0.01)
+    assert outcome(mutant("2, 1", "2, 4"), sources) == "timed out"
