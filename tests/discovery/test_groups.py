@@ -9,6 +9,7 @@ import pytest
 
 from uniot.discovery.class_count import NumberOfClasses
 from uniot.discovery.groups import PrivateGroups, private_groups
+from uniot.discovery.kmeans import SphericalClusters
 
 
 def clusters(k: int, per_cluster: int = 25, d: int = 16, spread: float = 0.15, seed: int = 0) -> np.ndarray:
@@ -78,3 +79,12 @@ def test_groups_of_any_size_have_the_number_of_their_centre(sizes: tuple[int, ..
     np.testing.assert_array_equal(found.nearest(features), found.group)
     truth = np.repeat(np.argsort(np.argsort(-np.array(sizes))), sizes)
     np.testing.assert_array_equal(found.group, truth)
+
+
+@pytest.mark.parametrize("sizes", [*permutations((5, 12, 30))])
+def test_groups_keep_their_centre_however_k_means_numbered_them(sizes, monkeypatch) -> None:
+    clusters = SphericalClusters(np.eye(3, dtype=np.float32), np.repeat(np.arange(3), sizes), np.ones(47, np.float32))
+    monkeypatch.setattr("uniot.discovery.groups.spherical_kmeans", lambda *_, **__: clusters)
+    found = private_groups(np.eye(3, dtype=np.float32)[clusters.groups], 3)
+    assert np.bincount(found.group).tolist() == [30, 12, 5]
+    np.testing.assert_array_equal(found.centres[found.group], clusters.centres[clusters.groups])
