@@ -73,6 +73,62 @@ def test_only_line_feeds_end_a_line(tmp_path):
     assert names(labelled_images(where)) == ["a\u2028b.jpg", "c\x0bd.jpg"]
 
 
+EMBEDDINGS = {
+    "named columns": "x0,x1,label\n0.1,0.2,cat\n0.3,-0.4,dog\n",
+    "numbered columns": "0,1,label\n0.1,0.2,cat\n0.3,0.4,dog\n",
+    "index of pandas": ",0,1,2,label\n0,0.1,0.2,1e-3,cat\n1,0.3,0.4,0.1,dog\n",
+    "sample names": "path," + ",".join(f"d{i}" for i in range(8)) + "\ns1," + ",".join(["0.5"] * 8) + "\n",
+    "no header": "0.1,0.2,0.3\n0.4,0.5,0.6\n",
+    "no header and labels": "0.1,0.2,cat\n0.4,0.5,dog\n",
+    "a single line": "0.1,0.2\n",
+}
+
+
+@pytest.mark.parametrize("text", EMBEDDINGS.values(), ids=list(EMBEDDINGS))
+@pytest.mark.parametrize("read", [labelled_images, unlabelled_images])
+def test_table_of_embeddings_is_told_from_a_list_of_images(tmp_path, text, read):
+    words = r"table.csv looks like a table of embeddings, with \d columns of numbers. A .csv file is read as a list of"
+    with pytest.raises(DataError, match=words):
+        read(write(tmp_path / "table.csv", text))
+    with pytest.raises(DataError, match="looks like a table of embeddings"):
+        read(write(tmp_path / "table.tsv", text.replace(",", "\t")))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "path,width,height,label\na.jpg,640,480,cat\n",
+        "image," + ",".join(f"attribute{i}" for i in range(40)) + "\na.jpg" + ",1" * 40 + "\n",
+        "path,width,height\nphoto without suffix,640,480\n",
+        "path,label\n1,2\n",
+    ],
+)
+def test_list_with_columns_of_numbers_is_a_list(tmp_path, text):
+    assert len(unlabelled_images(write(tmp_path / "list.csv", text))) == 1
+
+
+def test_table_of_embeddings_is_recognised_by_its_first_lines_however_large_it_is(tmp_path):
+    where = write(tmp_path / "table.csv", "x0,x1\n0.1,0.2\n" + "\xff" * 10)
+    with where.open("ab") as file:
+        file.truncate(1 << 40)  # a sparse file of a terabyte
+    with pytest.raises(DataError, match="looks like a table of embeddings"):
+        unlabelled_images(where)
+
+
+def test_error_never_prints_a_thousand_column_names(tmp_path):
+    where = write(tmp_path / "list.csv", ",".join(f"text {i}" for i in range(1280)) + "\n" + "a,\n")
+    with pytest.raises(DataError, match="has 'text 0', .*'text 11' and 1,268 more instead of column names") as error:
+        unlabelled_images(where)
+    assert len(str(error.value)) < 500
+
+
+def test_long_column_name_is_cut(tmp_path):
+    where = write(tmp_path / "list.csv", "a" * 10_000 + "\n")
+    with pytest.raises(DataError) as error:
+        unlabelled_images(where)
+    assert len(str(error.value)) - len(str(where)) < 300
+
+
 @pytest.mark.parametrize(
     "header", ["path,label", "Path, Label ", "image,class", "FILE,category", "filename,label", '"path","label"']
 )

@@ -597,3 +597,11 @@ def test_wrong_file_of_labels_is_refused(tmp_path, make, words):
     make(tmp_path / "y.npz")
     with pytest.raises(DataError, match=words):
         read_labels(tmp_path / "y.npz", IDS)
+
+
+def test_error_lists_at_most_a_dozen_of_many_arrays(tmp_path):
+    np.savez(tmp_path / "many.npz", **{f"a{number:04}": np.ones(1) for number in range(300)})
+    save_file({f"a{number:04}": torch.ones(1) for number in range(300)}, tmp_path / "many.safetensors")
+    for name in ("many.npz", "many.safetensors"):
+        with pytest.raises(DataError, match=r"holds a0000, .*a0011 and 288 more and no (array|tensor) called x"):
+            read_embeddings(tmp_path / name)

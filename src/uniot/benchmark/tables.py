@@ -12,6 +12,7 @@ from uniot.benchmark.protocol import AVERAGE, paper_tables
 from uniot.benchmark.results import SCORES, Result
 from uniot.datasets.catalogue import BenchmarkSet, benchmark_set
 from uniot.errors import DataError
+from uniot.io.text import listed
 from uniot.methods.registry import METHODS
 
 MIN_PAIRS = 6
@@ -245,7 +246,7 @@ def _check(results: Sequence[Result]) -> None:
         found = list(dict.fromkeys(getattr(result, name) for result in results))
         if len(found) > 1:
             raise DataError(
-                f"the results are of more than one {name}: {', '.join(found)}. Give those of one, or call "
+                f"the results are of more than one {name}: {listed(found)}. Give those of one, or call "
                 "`make_tables`, which makes a table of each."
             )
     seen: set[tuple[str, str, int]] = set()

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from uniot.cli.options import Command, Group
 from uniot.cli.screen import console
-from uniot.io.text import counted
+from uniot.io.text import counted, listed
 
 if TYPE_CHECKING:
     from uniot.datasets.unpacked import DomainReport, SetReport
@@ -99,7 +99,7 @@ def _show(report: SetReport) -> None:
 def _verdict(found: DomainReport) -> str:
     notes = list(found.faults) or ["as published"]
     if found.extra_folders:
-        notes.append(f"not used, because not a class: {', '.join(found.extra_folders[:_MOST_LINES])}")
+        notes.append(f"not used, because not a class: {listed(found.extra_folders, _MOST_LINES)}")
     return "; ".join(notes)
 
 

@@ -168,8 +168,11 @@ def _show(model: SourceModel, out: Path) -> None:
 def are_images(place: Path) -> bool:
     """Return whether a collection consists of images; raise DataError if there is none."""
     from uniot.images.files import holds_images
+    from uniot.images.lists import check_is_list
 
     check_exists(place)
+    if place.is_file():
+        check_is_list(place)
     return holds_images(place)
 
 

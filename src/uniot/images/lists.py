@@ -6,18 +6,27 @@ import io
 import os
 import re
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 
 from uniot.errors import DataError
 from uniot.images.decoding import IMAGE_SUFFIXES
+from uniot.io.array_files import find_keys
 from uniot.io.csv_tables import CsvError, CsvReader
-from uniot.io.text import read_text
+from uniot.io.files import open_regular
+from uniot.io.text import listed, quoted, read_text
 
 LIST_SUFFIXES = (".txt", ".lst", ".csv", ".tsv")
 
 _PATH_COLUMNS = ("path", "image", "file", "filename")
 _LABEL_COLUMNS = ("label", "class", "category")
 _PATH_AND_LABEL = re.compile(rf"(.*(?:{'|'.join(map(re.escape, IMAGE_SUFFIXES))}))(?:\s+(\S.*))?", re.IGNORECASE)
+
+
+# Lines and letters of a line that are looked at to tell a table of embeddings from a list.
+_MOST_LINES, _LONGEST_LINE = 100, 1 << 20
+# Columns of numbers from which a table with sample names holds embeddings.
+_LEAST_FEATURES = 8
 
 
 def listed_images(where: Path, *, with_labels: bool) -> list[tuple[str, str | None]]:
@@ -32,8 +41,10 @@ def listed_images(where: Path, *, with_labels: bool) -> list[tuple[str, str | No
         Name and label of each image, in the order of the list, repeated images once; None as label without labels.
 
     Raises:
-        DataError: the file cannot be read, lists no image, lacks a label, or gives an image two labels.
+        DataError: the file cannot be read, is a table of embeddings, lists no image, lacks a label, or gives an image
+            two labels.
     """
+    check_is_list(where)
     rows = _table_rows(where) if where.suffix.lower() in (".csv", ".tsv") else _text_rows(where)
     found: dict[str, tuple[int, str, str | None]] = {}
     for line, name, label in rows:
@@ -54,6 +65,59 @@ def listed_images(where: Path, *, with_labels: bool) -> list[tuple[str, str | No
     return [(name, label) for _, name, label in found.values()]
 
 
+def check_is_list(where: Path) -> None:
+    """Raise DataError if a table contains embeddings instead of paths of images; only its first lines are read.
+
+    Args:
+        where: a list file; one that cannot be read passes, because reading it reports that.
+    """
+    suffix = where.suffix.lower()
+    if suffix not in (".csv", ".tsv"):
+        return
+    try:
+        with io.TextIOWrapper(open_regular(where), encoding="utf-8-sig", errors="replace", newline="") as file:
+            lines = islice(iter(lambda: file.readline(_LONGEST_LINE), ""), _MOST_LINES)
+            rows = CsvReader(lines, delimiter="\t" if suffix == ".tsv" else ",")
+            header, first = next(rows, []), next(rows, [])
+    except (OSError, CsvError):
+        return
+    columns = [name.strip().lower() for name in header]
+    path, label = _field(first, _column(columns, _PATH_COLUMNS)), _column(columns, _LABEL_COLUMNS)
+    if path is not None and (path.lower().endswith(IMAGE_SUFFIXES) or os.access(where.parent / path, os.F_OK)):
+        return
+    numbers = [cell for place, cell in enumerate(first or header) if place != label and _is_number(cell)]
+    # A list may have some columns of numbers as well, such as the width and height of an image.
+    if len(numbers) < (2 if path is None else _LEAST_FEATURES):
+        return
+    raise DataError(
+        f"{where} looks like a table of embeddings, with {len(numbers)} columns of numbers. A {suffix} file is read as "
+        "a list of images here, with the column path and, if there are labels, label. Save the embeddings as an .npz "
+        f"file{_conversion(where, header)}"
+    )
+
+
+def _conversion(where: Path, header: Sequence[str]) -> str:
+    """Return the end of a sentence: how to make an .npz file of a table of embeddings."""
+    has_names = not any(_is_number(name) and not name.isdigit() for name in header)
+    if where.suffix.lower() != ".csv" or not has_names:
+        return ", with numpy.savez(file, x=embeddings, y=labels)."
+    arrays = "x=e.x, y=e.y" if "y" in find_keys(header, with_x=False) else "x=e.x"
+    code = (
+        "import numpy, pathlib; from uniot.io.embedding_files import read_embeddings; "
+        f"e = read_embeddings(pathlib.Path({str(where)!r})); "
+        f"numpy.savez({str(where.with_suffix('.npz'))!r}, {arrays})"
+    )
+    return f": python -c {quoted(code)}"
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
 def _text_rows(where: Path) -> Iterator[tuple[int, str, str | None]]:
     for number, line in enumerate(read_text(where, "Save the list as UTF-8.").split("\n"), start=1):
         line = line.strip()
@@ -70,8 +134,9 @@ def _table_rows(where: Path) -> Iterator[tuple[int, str, str | None]]:
         header = [column.strip().lower() for column in next(rows, [])]
         path_at, label_at = _column(header, _PATH_COLUMNS), _column(header, _LABEL_COLUMNS)
         if path_at is None:
+            found = listed([repr(name) for name in header]) or "nothing"
             raise DataError(
-                f"line 1 of {where} has {', '.join(map(repr, header)) or 'nothing'} instead of column names. "
+                f"line 1 of {where} has {found} instead of column names. "
                 f"Write path and, if there are labels, label in the first line, separated by {called}."
             )
         for row in rows:

@@ -21,6 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from uniot.errors import DataError, import_optional, missing_package
+from uniot.io.text import listed
 
 DEFAULT_BACKBONE = "efficientnet_lite0"
 """Name of the default network; its weights come with `uniot[images]`."""
@@ -144,8 +145,7 @@ def read_weights(file: Path) -> dict[str, Tensor]:
     tensors = {name: value for name, value in found.items() if isinstance(value, Tensor)}
     if not tensors:
         raise DataError(
-            f"{file} holds no named tensors but {', '.join(map(str, list(found)[:_SHOWN])) or 'nothing'}. "
-            "Give the state dict of a network."
+            f"{file} holds no named tensors but {listed(found, _SHOWN) or 'nothing'}. Give the state dict of a network."
         )
     return tensors
 
@@ -178,7 +178,7 @@ def load_into(network: nn.Module, weights: Mapping[str, Tensor], *, name: str, f
         "has in another shape": [key for key in wanted if key in given and given[key].shape != wanted[key].shape],
     }
     if any(problems.values()):
-        reasons = "; ".join(f"it {what} {_some(keys)}" for what, keys in problems.items() if keys)
+        reasons = "; ".join(f"it {what} {listed(keys, _SHOWN)}" for what, keys in problems.items() if keys)
         raise DataError(f"{file} does not fit {name}: {reasons}. {_GIVE_ANOTHER}")
     network.load_state_dict(given, strict=False)
 
@@ -264,10 +264,6 @@ def _classifier(network: nn.Module) -> tuple[str, ...]:
     there = {key.partition(".")[0] for key in network.state_dict()}
     heads = {name.partition(".")[0] for name in names} - there
     return tuple(f"{name}." for name in [*names, *heads])
-
-
-def _some(keys: list[str]) -> str:
-    return ", ".join(keys[:_SHOWN]) + (f" … ({len(keys)} in all)" if len(keys) > _SHOWN else "")
 
 
 def _first_line(error: Exception) -> str:

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from uniot.errors import DataError
 from uniot.io.files import open_regular, parse_json
+from uniot.io.text import listed
 
 KEYS = {
     "x": ("x", "X", "embedding", "embeddings", "features"),
@@ -86,7 +87,7 @@ def read_npz(path: Path, with_x: bool) -> FileContent:
         raise DataError(_unreadable(path, error)) from None
     if with_x and "x" not in arrays:
         raise DataError(
-            f"{path} holds {', '.join(sorted(names)) or 'nothing'} and no array called x. "
+            f"{path} holds {listed(sorted(names)) or 'nothing'} and no array called x. "
             "Save embeddings with `numpy.savez(file, x=embeddings, y=labels)`."
         )
     y, ids = arrays.get("y"), arrays.get("ids")
@@ -182,7 +183,7 @@ def read_safetensors(path: Path, with_x: bool) -> FileContent:
         ) from None
     if with_x and "x" not in tensors:
         raise DataError(
-            f"{path} holds {', '.join(sorted(names)) or 'nothing'} and no tensor called x. "
+            f"{path} holds {listed(sorted(names)) or 'nothing'} and no tensor called x. "
             'Save embeddings with `safetensors.torch.save_file({"x": embeddings, "y": labels}, file)`.'
         )
     arrays = {role: _as_array(path, tensor) for role, tensor in tensors.items()}

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from uniot.config import ImageSettings, Settings
 
 
+_LONGEST_NAME = 80
+
+
 def plural(number: int, one: str, many: str | None = None) -> str:
     """Return the word for one thing or for several; `many` if an s is not enough."""
     return one if number == 1 else many or f"{one}s"
@@ -34,9 +37,16 @@ def counted(number: int, one: str, many: str | None = None) -> str:
 
 
 def listed(names: Collection[object], most: int = 12) -> str:
-    """Return the first `most` names separated by commas, followed by the number of the others."""
+    """Return the first `most` names separated by commas, followed by the number of the others.
+
+    Names in messages are listed by this function alone: there may be thousands of them, and each may be very long.
+    """
     more = f" and {len(names) - most:,} more" if len(names) > most else ""
-    return ", ".join(map(str, islice(names, most))) + more
+    return ", ".join(_shortened(str(name)) for name in islice(names, most)) + more
+
+
+def _shortened(name: str) -> str:
+    return name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"
 
 
 def quoted(word: object) -> str:

@@ -15,7 +15,7 @@ from uniot.discovery.annotations import DISCARDED, class_index, is_class
 from uniot.errors import DataError, RunFolderError
 from uniot.io.csv_tables import CsvError, dict_reader
 from uniot.io.files import temporary_path, write_text
-from uniot.io.text import as_utf8, quoted
+from uniot.io.text import as_utf8, listed, quoted
 from uniot.labelling import Line, clean_name, write_names
 from uniot.runs.files import LABEL_COLUMNS, RunFiles
 from uniot.runs.pictures import Pictures
@@ -251,7 +251,7 @@ def _csv_lines(text: str) -> Iterator[tuple[int, dict[str, Any]]]:
     try:
         fields = table.fieldnames or []
         if "label" not in fields or not any(column in fields for column in SAMPLE_COLUMNS):
-            raise DataError(f"the header is {', '.join(fields)[:200]!r}. It needs path (or sample) and label.")
+            raise DataError(f"the header is {listed(fields)!r}. It needs path (or sample) and label.")
         for line in table:
             yield table.line_num, line
     except CsvError as error:

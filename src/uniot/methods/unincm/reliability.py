@@ -230,10 +230,9 @@ def _mostly_unknown(statistics: TargetStatistics, known_fraction: float, classes
     maybe = [str(classes[index]) for index in order if low <= presence[index] <= high]
     if 1 - known_fraction < _MOSTLY_UNKNOWN or not maybe:
         return ()
-    more = f" and {len(maybe) - _MOST_NAMES} more" if len(maybe) > _MOST_NAMES else ""
     return (
         f"{100 * (1 - known_fraction):.0f} % unknown: perhaps the target merely looks different; these classes might "
-        f"be present: {', '.join(maybe[:_MOST_NAMES])}{more}.",
+        f"be present: {listed(maybe, _MOST_NAMES)}.",
     )
 
 
