@@ -162,7 +162,7 @@ def adapt(
         raise SettingsError(
             "--resume continues the run in the folder, and --overwrite replaces it. Give only one of them."
         )
-    for place in filter(None, (source, target)):
+    for place in filter(None, (source, target) if continued is None else ()):
         check_exists(place)
     with working("Loading PyTorch"):
         from uniot.methods.registry import check_method, method_info
