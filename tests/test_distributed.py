@@ -41,7 +41,7 @@ def run_here(work, missing, cluster, on_progress=None):
         )
         answer = worker({"shard": [shard.to_json()]})
         if answer["error"][0]:
-            raise getattr(engine.errors, answer["error"][0])(answer["message"][0])
+            raise getattr(engine.errors, answer["error"][0], DataError)(answer["message"][0])
     return 0
 
 

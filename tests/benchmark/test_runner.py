@@ -18,7 +18,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from rich.console import Console
 
 from uniot.benchmark import worker_pool as cluster_module
 from uniot.benchmark.features import read_domain
@@ -30,6 +29,7 @@ from uniot.benchmark.worker import fit, load_data, perform, run_job
 from uniot.benchmark.worker import main as work
 from uniot.benchmark.worker_pool import Cluster, LocalWorkers
 from uniot.cli.benchmark_screen import LiveTable, PlainLines, watching
+from uniot.cli.screen import Screen
 from uniot.errors import MissingPackageError, RunFolderError, SettingsError
 from uniot.methods.base import Batch, Losses
 from uniot.methods.source_only import SourceOnly
@@ -467,7 +467,7 @@ def test_the_live_table_counts_what_is_done_failed_and_running(features: Path) -
         table.started(job)
     table.ended(jobs[1], result_of(jobs[1], None, "no memory"))
     table.ended(jobs[2], result_of(jobs[2], 0.7))
-    screen = Console(file=io.StringIO(), width=100)
+    screen = Screen(file=io.StringIO(), highlight=False, markup=False, width=100)
     screen.print(table.render())
     lines = screen.file.getvalue().splitlines()
     assert re.fullmatch(r"uniot +2/4  H 60.0 *", lines[1])
@@ -478,7 +478,7 @@ def test_the_live_table_counts_what_is_done_failed_and_running(features: Path) -
 
 def test_somebody_who_watches_sees_the_table(features: Path) -> None:
     jobs = plan(features)
-    screen = Console(file=io.StringIO(), width=100, height=30, force_terminal=True)
+    screen = Screen(file=io.StringIO(), highlight=False, markup=False, width=100, height=30, force_terminal=True)
     with watching(jobs, 2, screen) as watcher:
         watcher.kept(jobs[0], result_of(jobs[0], 0.5))
     shown = screen.file.getvalue()
@@ -488,7 +488,7 @@ def test_somebody_who_watches_sees_the_table(features: Path) -> None:
 
 def test_where_nobody_watches_there_is_a_line_a_job(features: Path) -> None:
     jobs = plan(features)
-    screen = Console(file=io.StringIO(), width=40)
+    screen = Screen(file=io.StringIO(), highlight=False, markup=False, soft_wrap=True, width=40)
     with watching(jobs, 2, screen) as watcher:
         assert isinstance(watcher, PlainLines)
         for job in jobs[:2]:
