@@ -104,8 +104,8 @@ def test_prototypes_are_part_of_what_identifies_a_run(towers, tmp_path):
     [
         ({"method": "source-only"}, SettingsError, "source-only does not compare embeddings with class prototypes"),
         ({"prototype_weight": 1.5}, SettingsError, "prototype_weight is 1.5. Give a number from 0 to 1."),
-        ({"prototypes": np.ones((4, D))}, DataError, r"shape \(4, 32\); expected was \(5, 32\): a row per class"),
-        ({"prototypes": np.ones((5, D - 1))}, DataError, r"shape \(5, 31\); expected was \(5, 32\)"),
+        ({"prototypes": np.ones((4, D))}, DataError, r"shape \(4, 32\); expected \(5, 32\): a row per class"),
+        ({"prototypes": np.ones((5, D - 1))}, DataError, r"shape \(5, 31\); expected \(5, 32\)"),
         ({"prototypes": np.zeros((5, D))}, DataError, "a row of prototypes is zero and has no direction"),
         ({"prototypes": {"class 0": np.ones(D)}}, DataError, "and there is none of 'class 1'"),
         (

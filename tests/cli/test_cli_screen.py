@@ -266,7 +266,7 @@ def test_scores_of_groups_are_dashes_if_no_group_was_found(capsys, monkeypatch):
             "1 fits none of your classes well; one alone does not show whether there is a new class. Look at it with "
             "`uniot label run`.",
         ),
-        (2, 0, "2 fit none of your classes well; no groups were asked for. Look at them with `uniot label run`."),
+        (2, 0, "2 fit none of your classes well; grouping was switched off. Look at them with `uniot label run`."),
         (0, None, ""),
     ],
 )

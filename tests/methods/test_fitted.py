@@ -45,7 +45,7 @@ def test_run_of_format_3_is_saved_in_the_present_one(method, tmp_path):
 
 
 def test_numbers_of_an_old_rule_must_be_numbers():
-    with pytest.raises(DataError, match="has 'many' for n_rows; expected was a number"):
+    with pytest.raises(DataError, match="has 'many' for n_rows; expected a number"):
         upgraded_tensors({}, {"n_rows": "many"})
 
 

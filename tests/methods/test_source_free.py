@@ -328,13 +328,13 @@ def test_source_model_of_other_sizes_is_refused():
     settings = Settings.checked(feature_size=5, steps=STEPS, queue_size=N, batch_size=B)
     other = GLC(D, C + 1, settings, GLCOptions())
     before = networks(other, "")
-    with pytest.raises(SettingsError, match=r"has \(3,\) for classifier.bias, expected was \(4,\).*same classes"):
+    with pytest.raises(SettingsError, match=r"has \(3,\) for classifier.bias, expected \(4,\).*same classes"):
         other.load_source(build().state_dict())
     assert same(before, networks(other, ""))
     with pytest.raises(SettingsError, match="has nothing for bottleneck.bias"):
         build().load_source({})
     trained_backbone = GLC(D, C, settings, GLCOptions(), torch.nn.Linear(D, D))
-    with pytest.raises(SettingsError, match="for backbone.bias, expected was nothing"):
+    with pytest.raises(SettingsError, match="for backbone.bias, expected nothing"):
         build().load_source(trained_backbone.state_dict())
 
 

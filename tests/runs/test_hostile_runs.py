@@ -191,7 +191,7 @@ def test_what_does_not_fit_together_is_named(universal, tmp_path, change, words,
         (_fill("method.projection.hidden.weight", float("nan")), r"holds NaN in 'method.projection.hidden.weight'"),
         (
             _set("method.classes.weight", torch.zeros(5, 8, dtype=torch.int64)),
-            r"classes.weight is of type int64; expected was float32",
+            r"classes.weight is of type int64; expected float32",
         ),
         (_set("method.extra", torch.zeros(1)), r"Unexpected key"),
     ],

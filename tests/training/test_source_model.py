@@ -103,7 +103,7 @@ def changed(source_model, path, tensors=None, **about):
         ({"classes": ["a"]}, "fewer than two classes"),
         ({"classes": 7}, "TypeError"),
         ({"classes": [str(one) for one in range(1 << 14)] + ["x" * (1 << 14)]}, "exceeds the limit"),
-        ({"settings": {"method": "glc", "feature_size": 1_000_000}}, r"the source model has .* expected was"),
+        ({"settings": {"method": "glc", "feature_size": 1_000_000}}, r"the source model has .* expected"),
         ({"settings": {"method": "uniot"}}, "uniot needs the labelled samples"),
         ({"settings": {"method": "__import__('os')"}}, "there is no method called"),
         ({"settings": ["glc"]}, "TypeError"),

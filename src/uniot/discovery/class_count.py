@@ -101,7 +101,7 @@ def why_ungrouped(n_unknown: int, *, asked_for_none: bool = False) -> str:
     """
     fit = f"{plural(n_unknown, 'fits', 'fit')} none of your classes well"
     if asked_for_none:
-        return f"{fit}; no groups were asked for"
+        return f"{fit}; grouping was switched off"
     if n_unknown == 1:
         return f"{fit}; one alone does not show whether there is a new class"
     return f"{fit}; they are too few or too scattered to say whether they form a new class"

@@ -119,7 +119,7 @@ def check_sizes(where: str, module: nn.Module, outline: Mapping[str, Tensor], ad
     for name, value in module.state_dict().items():
         if outline[name].dtype != value.dtype:
             raise RunFolderError(
-                f"{where} does not fit its settings ({name} is of type {_named(outline[name].dtype)}; expected was "
+                f"{where} does not fit its settings ({name} is of type {_named(outline[name].dtype)}; expected "
                 f"{_named(value.dtype)}). {advice}"
             )
 

@@ -266,7 +266,7 @@ def upgraded_tensors(tensors: Mapping[str, Tensor], rule: Mapping[str, Any]) -> 
             upgraded[f"method.{_RENAMED.get(name, name)}"] = tensor
     for name, value in rule.items():
         if not isinstance(value, int | float):
-            raise DataError(f"the rule of the run has {str(value)[:40]!r} for {name}; expected was a number.")
+            raise DataError(f"the rule of the run has {str(value)[:40]!r} for {name}; expected a number.")
         kind = torch.bool if isinstance(value, bool) else torch.int64 if name in _INTEGERS else torch.float64
         upgraded[f"method.solved.{name}"] = torch.tensor(value, dtype=kind)
     return upgraded

@@ -149,7 +149,7 @@ class SourceFreeMethod(NormalisedHeadMethod):
         if shapes != own:
             wrong = sorted(name for name in shapes | own if shapes.get(name) != own.get(name))[0]
             raise SettingsError(
-                f"the source model has {shapes.get(wrong, 'nothing')} for {wrong}, expected was "
+                f"the source model has {shapes.get(wrong, 'nothing')} for {wrong}, expected "
                 f"{own.get(wrong, 'nothing')}. Give a source model that glc, glc-plus or lead trained with the same "
                 "classes, backbone and feature_size."
             )

@@ -70,7 +70,7 @@ class Domains:
         width = self.target.batch(torch.zeros(1, dtype=torch.long)).shape[1:]
         if (len(rows), *rows.shape[1:]) != (len(self.classes), *width):
             raise DataError(
-                f"prototypes have the shape {rows.shape}; expected was {(len(self.classes), *width)}: a row per class, "
+                f"prototypes have the shape {rows.shape}; expected {(len(self.classes), *width)}: a row per class, "
                 "as wide as the embeddings. Make them with the model that made the embeddings."
             )
         if not np.linalg.norm(rows, axis=1).all():
