@@ -14,6 +14,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone, is_classifier
+from sklearn.exceptions import DataConversionWarning
 from sklearn.utils.estimator_checks import check_dataframe_column_names_consistency, parametrize_with_checks
 from sklearn.utils.validation import check_is_fitted
 
@@ -368,8 +369,22 @@ class TestBadInput:
     def test_mixed_and_missing_labels(self, toy: ToyDomains) -> None:
         labels = toy.y_source.astype(object)
         labels[3] = None
-        with pytest.raises(DataError, match="y_source mixes NoneType, str"):
+        with pytest.raises(DataError, match=r"y_source has no label in 1 of \d+ rows, the first is row 3 \(None\)"):
             self.fit(toy.x_source, labels, toy.x_target)
+
+    def test_masks(self, toy: ToyDomains) -> None:
+        masked = np.ma.masked_where(np.arange(len(toy.y_source)) == 3, toy.y_source)
+        with pytest.raises(DataError, match=r"y_source has no label in 1 of \d+ rows, the first is row 3 \(masked\)"):
+            self.fit(toy.x_source, masked, toy.x_target)
+        with (
+            pytest.raises(DataError, match="y_source has no label in 1 of"),
+            pytest.warns(DataConversionWarning, match="column-vector"),
+        ):
+            self.fit(toy.x_source, masked[:, None], toy.x_target)
+        with pytest.raises(DataError, match="X_target is a masked array with 32 masked values, the first in row 0"):
+            self.fit(
+                toy.x_source, toy.y_source, np.ma.array(toy.x_target, mask=np.arange(150 * 32).reshape(150, 32) < 32)
+            )
 
     def test_fractional_labels(self, toy: ToyDomains) -> None:
         with pytest.raises(DataError, match="y_source holds 0.5 in row 0"):
@@ -377,7 +392,9 @@ class TestBadInput:
 
     def test_a_class_called_unknown(self, toy: ToyDomains) -> None:
         labels = np.where(toy.y_source == "common-0", "unknown", toy.y_source)
-        with pytest.raises(DataError, match="a source class is called 'unknown'.*Set unknown_label"):
+        with pytest.raises(
+            DataError, match="a source class is called 'unknown'.*Rename the class, or, in Python, set unknown_label"
+        ):
             self.fit(toy.x_source, labels, toy.x_target)
 
     def test_unknown_label_of_another_kind(self, toy: ToyDomains) -> None:

@@ -77,3 +77,20 @@ def test_target_is_checked_without_a_source():
     rows[3] = rows[7]
     found = uniot.near_duplicates(None, rows)
     assert pairs(found) == {("target", 3, 7)}
+
+
+@pytest.mark.parametrize("offset", [1e4, 1e6, -1e9])
+def test_common_offset_neither_adds_nor_hides_a_pair(collections, offset):
+    source, target = (one.copy() for one in collections)
+    source[7] = source[3]
+    target[11] = source[20]
+    expected = {("source", 3, 7), ("both", 20, 131)}
+    assert pairs(uniot.near_duplicates(source, target)) == expected
+    assert pairs(uniot.near_duplicates(source + offset, target + offset)) == expected
+
+
+def test_classes_of_equal_direction_from_the_centre_are_no_duplicates():
+    rng = np.random.default_rng(5)
+    # Two classes on one line through the centre, one of them twice as far out.
+    line = np.repeat([1.0, 2.0], 40)[:, None] * np.eye(1, 30) + 0.2 * rng.normal(size=(80, 30))
+    assert not len(uniot.near_duplicates(line + 100, -line + 100))

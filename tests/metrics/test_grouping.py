@@ -110,5 +110,5 @@ def test_unusable_groups_are_told_why(score):
         score(["a", "b"], [0])
     with pytest.raises(DataError, match="y_true is empty"):
         score([], [])
-    with pytest.raises(DataError, match="groups mixes float. Give all labels as text, or all as whole numbers"):
+    with pytest.raises(DataError, match="groups holds 0.5 in row 0. Give text or whole numbers"):
         score(["a"], [0.5])

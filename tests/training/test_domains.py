@@ -9,8 +9,8 @@ import torch
 from uniot.config import Settings
 from uniot.datasets.digits import make_toy_domains
 from uniot.io.arrays import scaled_rows
-from uniot.training.domains import domains_from_arrays, is_row_of
-from uniot.training.samples import ScaledRows, in_order
+from uniot.training.domains import Domains, domains_from_arrays, is_row_of
+from uniot.training.samples import ScaledRows, TensorSamples, in_order
 
 
 def test_rows_are_found_wherever_they_are_and_only_if_every_bit_is_the_same():
@@ -49,3 +49,10 @@ def test_a_mapped_file_has_the_domains_of_the_array(tmp_path):
     assert on_disk.digest == in_memory.digest
     assert np.flatnonzero(on_disk.in_target).tolist() == [len(x) - 2, len(x) - 1]
     assert domains_from_arrays(x, y, mapped[:-1], settings).digest != in_memory.digest
+
+
+def test_names_of_folders_that_look_the_same_are_warned_of_as_those_of_tables_are():
+    samples = TensorSamples(torch.zeros(3, 2))
+    domains = Domains(samples, np.array(["cat", "cat ", "dog"]), samples, np.zeros(3, dtype=bool), "digest")
+    (words,) = domains.warnings("unknown")
+    assert "'cat' and 'cat '" in words

@@ -18,9 +18,10 @@ from uniot.benchmark.protocol import folder_name
 from uniot.datasets.digits import load_digit_archives
 from uniot.datasets.unpacked import plain
 from uniot.errors import DataError
-from uniot.io.arrays import as_inputs, as_labels
+from uniot.io.arrays import as_inputs
 from uniot.io.embedding_files import read_embeddings
 from uniot.io.files import replacing
+from uniot.io.labels import as_labels
 from uniot.io.text import listed
 
 if TYPE_CHECKING:

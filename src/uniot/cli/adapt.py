@@ -36,7 +36,7 @@ from uniot.cli.options import (
     refuse_for_embeddings,
 )
 from uniot.cli.results import show_result
-from uniot.cli.screen import console, fitting_progress, working
+from uniot.cli.screen import console, fitting_progress, show_warning, working
 from uniot.errors import DataError, RunFolderError, SettingsError
 from uniot.io.text import command
 
@@ -215,6 +215,12 @@ def adapt(
                 writer.clear()
         processes.wait()
         was_finished = Run.is_finished(out)
+        shown: list[str] = []
+
+        def warn(words: str) -> None:
+            shown.append(words)
+            show_warning(words)
+
         if files is not None:
             reading = open_reading(collections, strict, store, workers, stack if leads else None)
             inputs = read_image_pair(files, collections, chosen, images, reading, processes)
@@ -233,6 +239,7 @@ def adapt(
                 watch=inputs.watch,
                 on_step=on_step,
                 logger=logger,
+                warn=warn if leads else None,
             )
             model = fit(inputs.domains, chosen, context)
         if was_finished:
@@ -247,7 +254,9 @@ def adapt(
                 writer.write_names(collections.names.lines())
         processes.wait()
     if leads:
-        show_result(model, inputs, collections, out, was_finished=was_finished, checked=checked, logger=logger)
+        show_result(
+            model, inputs, collections, out, was_finished=was_finished, checked=checked, logger=logger, shown=shown
+        )
 
 
 def _show(lines: Iterable[str]) -> None:

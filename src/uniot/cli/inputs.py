@@ -179,9 +179,10 @@ def read_embedding_pair(collections: Collections, settings: Settings, labels: st
     is_demo = collections.source is None
     labelled = LabelledSamples(x, source_names, np.asarray(y), np.arange(len(x)) >= len(read.x))
     if collections.source_model is not None:
-        domains = collections.source_model.domains(target, settings)
+        domains = collections.source_model.domains(target, settings, feature_names=read.feature_names)
     else:
-        domains = domains_from_arrays(x, y, target, settings, augment=rewrite if is_demo else None)
+        augment = rewrite if is_demo else None
+        domains = domains_from_arrays(x, y, target, settings, augment=augment, feature_names=read.feature_names)
     return Inputs(
         domains,
         names,
@@ -194,7 +195,7 @@ def read_embedding_pair(collections: Collections, settings: Settings, labels: st
 
 @dataclass(frozen=True)
 class _Arrays:
-    """Arrays of both collections, the names of their samples, and whether the target has labels."""
+    """Arrays of both collections, the names of their samples and features, and whether the target has labels."""
 
     x: np.ndarray
     y: np.ndarray
@@ -202,6 +203,7 @@ class _Arrays:
     names: list[str]
     source_names: list[str]
     has_labels: bool
+    feature_names: tuple[str, ...] | None = None
 
 
 def _arrays(collections: Collections) -> _Arrays:
@@ -226,6 +228,7 @@ def _arrays(collections: Collections) -> _Arrays:
         names=unlabelled.ids or _numbers(len(unlabelled.x)),
         source_names=(labelled.ids if labelled is not None else None) or _numbers(len(x)),
         has_labels=unlabelled.y is not None,
+        feature_names=unlabelled.feature_names,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -28,6 +29,7 @@ from uniot.cli.screen import (
     lost_line,
     reading_progress,
     show_next,
+    show_warning,
     skipped_line,
     working,
 )
@@ -103,7 +105,7 @@ def train_source(
         refuse_for_embeddings(options, f"{labelled} is a file of embeddings")
     _check_out(out, labelled, overwrite)
     console().print(method_line(chosen.method))
-    reader = None
+    reader, feature_names = None, None
     if has_images:
         files = labelled_files(labelled)
         console().print(labelled_line(labelled, len(files), len({file.label for file in files}), "image"))
@@ -113,10 +115,10 @@ def train_source(
             x, y = _read(files, reader, Reading(EmbeddingStore(store), strict, workers, progress), out)
     else:
         found = labelled_embeddings(labelled)
-        x, y = found.x, np.asarray(found.y)
+        x, y, feature_names = found.x, np.asarray(found.y), found.feature_names
         console().print(labelled_line(labelled, len(x), len(np.unique(y)), "embedding"))
     with fitting_progress(method_info(chosen.method).title) as on_step:
-        model = train(x, y, chosen, reader=reader, on_step=on_step)
+        model = train(x, y, chosen, reader=reader, on_step=on_step, feature_names=feature_names, warn=show_warning)
     model.save(out)
     _show(model, out)
 
@@ -202,12 +204,14 @@ def labelled_embeddings(place: Path, *, allow_one_class: bool = False) -> Embedd
         DataError: there are no labels, or too few classes.
     """
     from uniot.io.embedding_files import read_embeddings
+    from uniot.io.labels import as_labels
 
     found = read_embeddings(place)
     if found.y is None:
         raise DataError(f"{place} contains no labels. Save them as y: `numpy.savez(file, x=embeddings, y=labels)`.")
-    _check_classes(place, found.y.tolist(), "Give at least two classes.", allow_one_class=allow_one_class)
-    return found
+    labels = as_labels(found.y, f"y of {place}")
+    _check_classes(place, labels.tolist(), "Give at least two classes.", allow_one_class=allow_one_class)
+    return replace(found, y=labels)
 
 
 def labelled_files(place: Path, *, allow_one_class: bool = False) -> list[ImageFile]:

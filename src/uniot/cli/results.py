@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
@@ -43,8 +43,9 @@ def show_result(
     was_finished: bool,
     checked: CheckedCollections | None = None,
     logger: ExperimentLogger | None = None,
+    shown: Collection[str] = (),
 ) -> None:
-    """Print the result of a run and what to do next; log the scores and close the log."""
+    """Print the result of a run and what to do next, without the warnings `shown` before; close the log."""
     from uniot.runs.files import RunFiles, judged_by
     from uniot.runs.run import preference_line
     from uniot.training.fit import log_end
@@ -78,7 +79,7 @@ def show_result(
     if preference is not None:
         screen.print(preference)
     screen.print(judged_by(model))
-    show_reliability(model)
+    show_reliability(model, shown)
     new = "photo.jpg" if inputs.images is not None else "new.npz"
     following = {command("report", out): "a page to look at"}
     if model.groups.n_groups:

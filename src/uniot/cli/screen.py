@@ -10,7 +10,7 @@ import os
 import sys
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, cast
@@ -206,15 +206,21 @@ def show_private_classes(model: AdaptedModel, run: Path) -> None:
         screen.print(f"Your classes that were not found: {listed(absent, _MOST_LINES)}.")
 
 
-def show_reliability(model: AdaptedModel) -> None:
-    """Print the estimated accuracy, and warnings if the predictions may be unreliable."""
+def show_warning(words: str) -> None:
+    """Print a warning."""
+    console().print(f"Warning: {words}")
+
+
+def show_reliability(model: AdaptedModel, shown: Collection[str] = ()) -> None:
+    """Print the estimated accuracy, and the warnings that were not shown before."""
     if model.reliability is None:
         return
     screen, found = console(), model.reliability
     if found.accuracy is not None:
         screen.print(found.sentence)
     for words in found.warnings:
-        screen.print(f"Warning: {words}")
+        if words not in shown:
+            show_warning(words)
 
 
 def show_reading(run: ImageCollections, files: RunFiles) -> None:

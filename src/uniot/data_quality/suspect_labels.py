@@ -17,9 +17,10 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from uniot.data_quality.near_duplicates import map_unit_rows
+from uniot.data_quality.near_duplicates import map_unit_rows, unit_centre
 from uniot.errors import DataError
-from uniot.io.arrays import as_inputs, as_labels, scaled_rows
+from uniot.io.arrays import as_inputs, scaled_rows
+from uniot.io.labels import as_labels
 from uniot.methods.unincm.neighbours import Neighbours
 from uniot.methods.unincm.space import leading_directions
 
@@ -100,10 +101,11 @@ def _centred_rows(embeddings: np.ndarray) -> Tensor:
     """Return unit rows of the centred embeddings in their leading directions, (n_samples, n_directions)."""
     generator = torch.Generator().manual_seed(0)
     drawn = torch.randperm(len(embeddings), generator=generator)[:_MAX_BASIS_ROWS].sort().values
-    seen = scaled_rows(embeddings[drawn.numpy()], 1.0)
-    centre = seen.mean(dim=0)
-    basis = leading_directions(seen - centre, min(_WIDTH, seen.shape[1]), generator)
-    return map_unit_rows(embeddings, lambda block: F.normalize((block - centre) @ basis, dim=1))
+    some = embeddings[drawn.numpy()]
+    centre = unit_centre(some)
+    seen = scaled_rows(some, 1.0, centre=centre)
+    basis = leading_directions(seen, min(_WIDTH, seen.shape[1]), generator)
+    return map_unit_rows(embeddings, centre, lambda block: F.normalize(block @ basis, dim=1))
 
 
 @torch.no_grad()

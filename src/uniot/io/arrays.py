@@ -1,8 +1,8 @@
-"""Check the arrays that users give (features, labels, domains) and convert them to one form."""
+"""Check the features and domains that users give and convert them to one form; `uniot.io.labels` does labels."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,8 +13,6 @@ from uniot.errors import DataError
 
 # Blocks of this size stay in the processor's cache.
 _CHUNK_VALUES = 1 << 18
-# An array of text takes as much memory for each name as for the longest.
-_MOST_LETTERS = 1 << 26
 
 
 def as_inputs(values: Any, name: str, *, n_dims: int = 2) -> np.ndarray:
@@ -29,13 +27,14 @@ def as_inputs(values: Any, name: str, *, n_dims: int = 2) -> np.ndarray:
         Array of shape (n_samples, n_features), or (n_samples, height, width); a view if possible, at least one sample.
 
     Raises:
-        DataError: the values are not numeric, not finite, sparse, empty, or of another number of dimensions.
+        DataError: the values are not numeric, not finite, masked, sparse, empty, or of another number of dimensions.
     """
     if isinstance(values, Tensor):
         values = values.detach().cpu()
         values = values.float() if values.dtype == torch.bfloat16 else values
     if hasattr(values, "toarray") and hasattr(values, "tocsr"):
         raise DataError(f"{name} is a sparse matrix. Give a dense array: `{name}.toarray()`.")
+    _refuse_masked(values, name)
     try:
         array = np.asarray(values)
     except ValueError as error:
@@ -62,6 +61,18 @@ def as_inputs(values: Any, name: str, *, n_dims: int = 2) -> np.ndarray:
     return array
 
 
+def _refuse_masked(values: Any, name: str) -> None:
+    """Raise a DataError if values of a masked array are masked: an array of plain numbers would show what is below."""
+    if not np.ma.is_masked(values):
+        return
+    masked = np.argwhere(np.ma.getmaskarray(values))
+    where = ", column ".join(str(place) for place in masked[0])
+    raise DataError(
+        f"{name} is a masked array with {len(masked)} masked values, the first in row {where}. Fill them "
+        f"(`{name}.filled(…)`) or leave out their rows: `numpy.ma.getmaskarray({name}).any(axis=1)` finds them."
+    )
+
+
 def check_finite(array: np.ndarray, name: str) -> None:
     """Raise a DataError that names the first value of an array (n_samples, ...) that is NaN or infinite."""
     rows = max(1, _CHUNK_VALUES // max(1, array[0].size))
@@ -77,12 +88,14 @@ def check_finite(array: np.ndarray, name: str) -> None:
             )
 
 
-def scaled_rows(array: np.ndarray, norm: float) -> Tensor:
+def scaled_rows(array: np.ndarray, norm: float, *, centre: np.ndarray | None = None) -> Tensor:
     """Scale each row to the same Euclidean norm; a row of zeros stays zero.
 
     Args:
         array: finite numbers, (n_samples, n_features), of any numeric type.
         norm: Euclidean norm of the returned rows.
+        centre: subtracted from the scaled rows in double precision, (n_features,), so that rows which hardly differ
+            still do in float32; nothing if None.
 
     Returns:
         float32 tensor, (n_samples, n_features).
@@ -95,7 +108,8 @@ def scaled_rows(array: np.ndarray, norm: float) -> Tensor:
         largest = np.abs(part).max(axis=1, keepdims=True)
         part /= np.where(largest > 0, largest, 1)
         length = np.sqrt((part * part).sum(axis=1, keepdims=True))
-        scaled[start : start + rows] = part * (norm / np.where(length > 0, length, 1))
+        part *= norm / np.where(length > 0, length, 1)
+        scaled[start : start + rows] = part if centre is None else part - centre
     return torch.from_numpy(scaled)
 
 
@@ -120,56 +134,6 @@ def unit_rows(rows: Tensor) -> np.ndarray:
     return np.asarray(unit_directions(rows).numpy())
 
 
-def as_labels(values: Any, name: str) -> np.ndarray:
-    """Return class labels as one array of text or of integers.
-
-    Args:
-        values: text, whole numbers (also as floats) or bytes, (n_samples,).
-        name: name of the argument, for error messages.
-
-    Returns:
-        Labels, (n_samples,), of type str or int64.
-
-    Raises:
-        DataError: labels are missing, fractional, of several types, or not one-dimensional.
-    """
-    if values is None:
-        raise DataError(f"{name} requires y to be passed, but the target y is None. Give one label per sample.")
-    array = np.asarray(values.detach().cpu() if isinstance(values, Tensor) else values)
-    if array.ndim != 1:
-        raise DataError(f"{name} has shape {array.shape}. Give one label per sample, as a flat list.")
-    if array.dtype.kind == "S":
-        array = np.char.decode(array, "utf-8")
-    if array.dtype.kind == "O":
-        kinds = {type(value) for value in array}
-        if kinds and all(issubclass(kind, str) for kind in kinds):
-            array = array.astype(str)
-        elif kinds and all(issubclass(kind, (int, np.integer)) and kind is not bool for kind in kinds):
-            array = array.astype(np.int64)
-        else:
-            names = ", ".join(sorted(kind.__name__ for kind in kinds))
-            raise DataError(f"{name} mixes {names}. Give all labels as text, or all as whole numbers, none missing.")
-    if array.dtype.kind == "f":
-        wrong = np.flatnonzero(~np.isfinite(array) | (array != np.floor(array)))
-        if len(wrong):
-            raise DataError(
-                f"{name} holds {array[wrong[0]]} in row {wrong[0]}. Give text or whole numbers, not continuous values."
-            )
-    if array.dtype.kind not in "Uiufb":
-        raise DataError(f"{name} has dtype {array.dtype}. Give text or whole numbers.")
-    return array if array.dtype.kind == "U" else array.astype(np.int64)
-
-
-def class_names_problem(names: Sequence[str | int]) -> str | None:
-    """Return a phrase about what is wrong with the class names of a file; None if nothing is."""
-    if len(set(names)) < len(names):
-        return "gives two classes the same name"
-    longest = max((len(name) for name in names if isinstance(name, str)), default=1)
-    if len(names) * longest > _MOST_LETTERS:
-        return f"has {len(names)} class names of up to {longest} letters, which exceeds the limit"
-    return None
-
-
 def target_rows(sample_domain: Any, n_rows: int) -> np.ndarray:
     """Return which rows belong to the target, bool (n_rows,): those with a negative domain, as in skada.
 
@@ -180,6 +144,7 @@ def target_rows(sample_domain: Any, n_rows: int) -> np.ndarray:
     Raises:
         DataError: `sample_domain` is not one finite number per row, or no row belongs to the target.
     """
+    _refuse_masked(sample_domain, "sample_domain")
     domain = np.asarray(sample_domain)
     if domain.shape != (n_rows,) or domain.dtype.kind not in "iuf" or not np.isfinite(domain).all():
         raise DataError(

@@ -22,7 +22,8 @@ from uniot.io.array_files import (
     write_npz,
     write_safetensors,
 )
-from uniot.io.arrays import as_inputs, as_labels
+from uniot.io.arrays import as_inputs
+from uniot.io.labels import as_labels
 from uniot.io.shards import is_shard_folder, read_shards
 from uniot.io.table_files import read_csv, read_parquet, write_csv, write_parquet
 from uniot.io.text import listed, read_text
@@ -58,11 +59,13 @@ class EmbeddingFile:
         x: embeddings, (n_samples, n_features).
         y: labels, (n_samples,); None if the file has none.
         ids: sample names, (n_samples,); None if the file has none.
+        feature_names: names of the columns of a table, (n_features,); None if the file has none.
     """
 
     x: np.ndarray
     y: np.ndarray | None
     ids: list[str] | None
+    feature_names: tuple[str, ...] | None = None
 
 
 def read_embeddings(path: Path, table: Path | None = None) -> EmbeddingFile:
@@ -91,7 +94,8 @@ def read_embeddings(path: Path, table: Path | None = None) -> EmbeddingFile:
     for what, values in (("labels", content.y), ("ids", content.ids)):
         if values is not None and len(values) != len(x):
             raise DataError(f"{path} has {len(values)} {what} for {len(x)} rows of x. Give one per row, or none.")
-    return EmbeddingFile(x, content.y, content.ids)
+    has_names = x.ndim == 2 and len(content.columns) == x.shape[1]
+    return EmbeddingFile(x, content.y, content.ids, content.columns if has_names else None)
 
 
 def read_labels(path: Path, ids: list[str]) -> np.ndarray:
@@ -197,7 +201,7 @@ def _read(path: Path, *, with_x: bool, table: Path | None = None) -> FileContent
         return content
     named = read_csv(table, with_x=False)
     y, ids = content.y if named.y is None else named.y, content.ids if named.ids is None else named.ids
-    return FileContent(content.x, y, ids)
+    return FileContent(content.x, y, ids, content.columns)
 
 
 def _labels_by_name(path: Path, labels: np.ndarray, names: list[str], ids: list[str]) -> np.ndarray:

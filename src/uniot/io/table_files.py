@@ -66,7 +66,7 @@ def _csv_content(path: Path, lines: Any, with_x: bool) -> FileContent:
                     "Give numbers in all columns but label and path."
                 ) from None
     x = np.array(values).reshape(-1, len(numbers)) if with_x else None
-    return FileContent(x, _checked_labels(path, cells.get("y")), cells.get("ids"))
+    return FileContent(x, _checked_labels(path, cells.get("y")), cells.get("ids"), tuple(header[i] for i in numbers))
 
 
 def _without_nul(lines: Iterable[str]) -> Iterator[str]:

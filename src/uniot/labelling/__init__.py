@@ -19,6 +19,7 @@ import numpy as np
 from uniot.errors import DataError
 from uniot.io.csv_tables import CsvError, CsvReader, write_table
 from uniot.io.files import open_regular
+from uniot.io.labels import as_labels
 from uniot.io.text import as_utf8
 from uniot.runs.files import LABEL_COLUMNS as COLUMNS
 
@@ -241,5 +242,5 @@ def named_embeddings(
     """
     found = named_rows(samples, names)
     x = np.concatenate([x_source, x_target[found.labelled]])
-    y = np.concatenate([np.asarray(y_source).astype(str), found.labels.astype(str)])
+    y = np.concatenate([as_labels(y_source, "y_source").astype(str), found.labels.astype(str)])
     return x, y, x_target[found.kept], found.kept

@@ -87,7 +87,7 @@ def adjusted_rand(y_true: Labels, groups: Labels) -> float:
 
 
 def _read_pair(y_true: Labels, groups: Labels) -> tuple[LabelArray, LabelArray]:
-    classes, names = read_labels(y_true, "y_true"), read_labels(groups, "groups")
+    classes, names = read_labels(y_true, "y_true"), read_labels(groups, "groups", allow_blank=True)
     same_length(len(classes), "y_true", len(names), "groups")
     return classes, names
 
@@ -150,7 +150,7 @@ def called_unknown_groups(outcome: Outcome, groups: Labels) -> LabelArray:
 
     Rows without a group (-1, or empty text) form one group, because nothing separates them.
     """
-    names = read_labels(groups, "groups")
+    names = read_labels(groups, "groups", allow_blank=True)
     same_length(len(outcome.predicted), "y_pred", len(names), "groups")
     return names[outcome.called_unknown]
 

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from uniot.errors import DataError, SettingsError, UndefinedScoreWarning
+from uniot.io.labels import as_labels
 
 UNKNOWN = "unknown"
 """Label of a private row; -1 if classes are integers."""
@@ -72,7 +73,8 @@ class Truth:
         Returns:
             The labels, (n_samples,).
         """
-        labels = read_labels(values, name)
+        # A blank label is no source class, which is reported below, unless its row does not count.
+        labels = read_labels(values, name, allow_blank=True)
         same_length(len(self.labels), "y_true", len(labels), name)
         same_kind(self.labels, "y_true", labels, name)
         counted = labels if rows is None else labels[rows]
@@ -244,19 +246,12 @@ def missing_part(truth: Truth) -> str | None:
     return None
 
 
-def read_labels(values: Labels, name: str) -> LabelArray:
-    """Return one label per row, all text or all integers, (n_samples,)."""
-    # Imported here because it loads torch, which a table of scores does not need.
-    from uniot.io.arrays import as_labels
-
+def read_labels(values: Labels, name: str, *, allow_blank: bool = False) -> LabelArray:
+    """Return one label per row, all text or all integers, (n_samples,); blank text only if it is allowed."""
     if isinstance(values, (list, tuple, Set)):
         # As objects, elements keep their types; NumPy would convert ["a", 1] to text.
         values = np.array(list(values), dtype=object)
-    vector = read_vector(values, name)
-    try:
-        return as_labels(vector.astype(object) if vector.dtype.kind == "u" else vector, name)
-    except OverflowError as cause:
-        raise DataError(f"{name} holds an integer beyond 64 bits. Give labels as text instead.") from cause
+    return as_labels(read_vector(values, name), name, allow_blank=allow_blank)
 
 
 def same_kind(labels: LabelArray, name: str, other: LabelArray, other_name: str) -> None:
@@ -282,6 +277,8 @@ def read_vector(values: Any, name: str) -> NDArray[Any]:
     if hasattr(values, "detach"):
         values = values.detach().cpu()
         values = values.double() if values.is_floating_point() else values
+    if np.ma.is_masked(values):
+        raise DataError(f"{name} has masked values. Leave these rows out, or fill them: `{name}.filled(…)`.")
     try:
         vector = np.asarray(values)
     except (TypeError, ValueError) as cause:

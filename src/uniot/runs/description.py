@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr, Validat
 from uniot.config import Settings, upgraded_settings
 from uniot.discovery.class_count import NumberOfClasses
 from uniot.errors import RunFolderError
-from uniot.io.arrays import class_names_problem
+from uniot.io.labels import class_names_problem
 from uniot.io.tensor_files import MAKE_AGAIN, describe_tensors, has_former_format
 from uniot.methods.decision import Calibration, Threshold
 from uniot.methods.unincm.reliability import Reliability

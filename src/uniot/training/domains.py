@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -12,8 +12,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from uniot.data_quality.class_names import class_name_warnings
+from uniot.data_quality.feature_values import feature_warnings
 from uniot.errors import DataError, SettingsError
-from uniot.io.arrays import as_inputs, as_labels, scaled_rows, unit_rows
+from uniot.io.arrays import as_inputs, scaled_rows, unit_rows
+from uniot.io.labels import as_labels
 from uniot.methods.fitted import GivenPrototypes
 from uniot.training.samples import Augment, Samples, ScaledRows, TensorSamples, in_order
 
@@ -36,6 +39,7 @@ class Domains:
         reader: what made the samples from images; None for arrays.
         prototypes: class prototypes that the user gives; None for those of the method.
         class_sizes: number of labelled samples per class, (n_classes,), if `source` has other rows in their place.
+        feature_warnings: warnings about the numbers of both collections, as sentences.
     """
 
     source: Samples
@@ -46,6 +50,7 @@ class Domains:
     reader: ImageReader | None = None
     prototypes: GivenPrototypes | None = None
     class_sizes: np.ndarray | None = None
+    feature_warnings: tuple[str, ...] = ()
 
     @cached_property
     def classes(self) -> np.ndarray:
@@ -80,6 +85,10 @@ class Domains:
         digest.update(unit.numpy().data)
         return replace(self, digest=digest.hexdigest(), prototypes=GivenPrototypes(unit, weight))
 
+    def warnings(self, unknown: str | int) -> tuple[str, ...]:
+        """Return warnings about the data that need no fit; `unknown` is the label of unknown samples."""
+        return (*class_name_warnings(self.classes.tolist(), unknown), *self.feature_warnings)
+
     def check(self) -> None:
         """Raise DataError if there are fewer than two source classes or two target samples."""
         if len(self.classes) < 2:
@@ -92,7 +101,13 @@ class Domains:
 
 
 def domains_from_arrays(
-    X: Any, y: Any, X_target: Any, settings: Settings, *, augment: Augment | None = None
+    X: Any,
+    y: Any,
+    X_target: Any,
+    settings: Settings,
+    *,
+    augment: Augment | None = None,
+    feature_names: Sequence[str] | np.ndarray | None = None,
 ) -> Domains:
     """Return the domains of two arrays.
 
@@ -102,9 +117,10 @@ def domains_from_arrays(
         X_target: target embeddings or images, (n_target, …).
         settings: the settings of the fit.
         augment: (images, generator) -> images for the labelled images of a batch; none if None.
+        feature_names: names of the features, (n_features,), for warnings; they are numbered if None.
 
     Returns:
-        The domains, with a digest of their data.
+        The domains, with a digest of their data and warnings about it.
 
     Raises:
         DataError: an array is empty, not numeric or of another shape than the others.
@@ -127,7 +143,12 @@ def domains_from_arrays(
     in_target = is_row_of(digested_source(), digested(target))
     if augment is not None:
         digest.update(getattr(augment, "__qualname__", type(augment).__qualname__).encode())
-    return Domains(source, labels, target, in_target, digest.hexdigest())
+    warnings: tuple[str, ...] = ()
+    if isinstance(source, ScaledRows) and isinstance(target, ScaledRows):
+        # A source model is trained with the source in place of the target.
+        collections = {"source": source.array} if X_target is X else {"source": source.array, "target": target.array}
+        warnings = feature_warnings(collections, feature_names)
+    return Domains(source, labels, target, in_target, digest.hexdigest(), feature_warnings=warnings)
 
 
 def is_row_of(rows: Iterable[Tensor], others: Iterable[Tensor]) -> np.ndarray:
@@ -250,6 +271,6 @@ def unknown_label(given: str | int | None, classes: np.ndarray) -> str | int:
     if unknown in classes.tolist():
         raise DataError(
             f"a source class is called {unknown!r}, which is also what unknown samples are called. "
-            "Set unknown_label to something else."
+            "Rename the class, or, in Python, set unknown_label to something else."
         )
     return unknown

@@ -7,15 +7,16 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from uniot.data_quality.class_names import as_seen, told_apart
 from uniot.errors import DataError, SettingsError
-from uniot.io.arrays import as_labels
+from uniot.io.labels import as_labels
 from uniot.methods.registry import create_method, method_info, resolved_settings
 from uniot.methods.source_free import as_source_free
 from uniot.metrics.accuracy import common_recall, specificity
@@ -66,6 +67,7 @@ class FitContext:
         inspect: called after each step with its number and a function that returns the model as it would be if training
             ended here; training goes on as if nobody had looked. Only for one process.
         logger: for settings and losses, if something is trained; finalized here only if training fails.
+        warn: called with each warning about the data before anything is fitted; the model has them as well.
     """
 
     unknown: str | int | None = None
@@ -78,6 +80,7 @@ class FitContext:
     on_step: OnStep | None = None
     inspect: Callable[[int, Callable[[], AdaptedModel]], None] | None = None
     logger: ExperimentLogger | None = None
+    warn: Callable[[str], None] | None = None
 
 
 def fit(domains: Domains, settings: Settings, context: FitContext | None = None) -> AdaptedModel:
@@ -107,6 +110,10 @@ def fit(domains: Domains, settings: Settings, context: FitContext | None = None)
     finished = None if context.finished is None else context.finished(digest)
     if finished is not None:
         return finished
+    of_data = domains.warnings(unknown)
+    if context.warn is not None:
+        for words in of_data:
+            context.warn(words)
     shape = target.batch(torch.zeros(1, dtype=torch.long)).shape[1:]
     method = build_method(shape, len(classes), settings, reader)
     if domains.prototypes is not None:
@@ -150,7 +157,10 @@ def fit(domains: Domains, settings: Settings, context: FitContext | None = None)
             model = with_whole_target(model, target, part.rows, context.processes)
         if not settings.store_target:
             model.method.forget_samples()
-        return model
+        assert model.reliability is not None
+        # They come first, because they may be the cause of the others.
+        reliability = replace(model.reliability, warnings=(*of_data, *model.reliability.warnings))
+        return replace(model, reliability=reliability)
 
     def as_if_ended() -> AdaptedModel:
         # Counting private classes takes seconds and changes no decision.
@@ -266,9 +276,39 @@ def log_end(logger: ExperimentLogger, model: AdaptedModel, scores: Mapping[str, 
 
 
 def labels_as_classes(labels: Any, classes: np.ndarray, name: str) -> np.ndarray:
-    """Return true labels as text or as integers, like the classes; a text file has only text."""
+    """Return true labels as text or as integers, like the classes; a text file has only text.
+
+    Raises:
+        DataError: a label looks like a class and is another one, or is text where the classes are numbers.
+    """
     true = as_labels(labels, name)
-    return np.asarray(true.astype(str) if classes.dtype.kind == "U" else true.astype(np.int64))
+    if classes.dtype.kind == "U":
+        true = np.asarray(true.astype(str))
+        seen = {as_seen(text): text for text in classes.tolist()}
+        for text in sorted(set(true.tolist()) - set(classes.tolist())):
+            if as_seen(text) in seen:
+                both = " and the class ".join(told_apart([text, seen[as_seen(text)]]))
+                raise DataError(
+                    f"{name} holds {both}, which look the same and are different: spaces, invisible characters or "
+                    "Unicode normal form differ. Give both the same name."
+                )
+        return true
+    try:
+        return np.asarray(true.astype(np.int64))
+    except (ValueError, OverflowError):
+        row = next(row for row, text in enumerate(true.tolist()) if not _is_int64(text))
+        raise DataError(
+            f"{name} holds {true[row].item()!r} in row {row}, and the classes are whole numbers. Give whole numbers; "
+            "for samples of no class any that is not a class, such as -1."
+        ) from None
+
+
+def _is_int64(text: str) -> bool:
+    try:
+        np.array([text]).astype(np.int64)
+    except (ValueError, OverflowError):
+        return False
+    return True
 
 
 def oracle_watch(y_target: Any, classes: np.ndarray, n_target: int) -> Watch:

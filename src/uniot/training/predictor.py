@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,7 @@ from uniot.training.processes import Processes
 if TYPE_CHECKING:
     from uniot.config import Settings
     from uniot.io.predictions import Prediction
+    from uniot.training.domains import Domains
     from uniot.training.model import AdaptedModel
 
 
@@ -105,7 +107,7 @@ class ArrayPredictor:
                 DataConversionWarning,
                 stacklevel=2,
             )
-            y = np.asarray(y).ravel()
+            y = np.asanyarray(y).ravel()  # which keeps a mask
         names = feature_names(X)
         check_feature_names(X_target, names, "X_target")
         if sample_domain is not None:
@@ -118,7 +120,9 @@ class ArrayPredictor:
                 "If X holds the rows of both domains, mark those of the target: fit(X, y, sample_domain=…), negative "
                 "for the target."
             )
-        domains = domains_from_arrays(X, y, X_target, settings, augment=training.get("augmentation"))
+        domains = domains_from_arrays(
+            X, y, X_target, settings, augment=training.get("augmentation"), feature_names=names
+        )
         if prototypes is not None:
             domains = domains.with_prototypes(prototypes, prototype_weight)
         watch = None
@@ -135,15 +139,27 @@ class ArrayPredictor:
             on_step=on_step,
             logger=logger,
         )
-        model = fit(domains, settings, context)
+        model = self._fit_domains(domains, settings, context)
         if logger is not None and (processes is None or processes.rank == 0):
             log_end(logger, model)
-        for words in () if model.reliability is None else model.reliability.warnings:
-            warnings.warn(words, UniotWarning, stacklevel=2)
-        self._set_fitted(model)
         if names is not None:
             self.feature_names_in_ = names
         return self
+
+    def _fit_domains(self, domains: Domains, settings: Settings, context: FitContext) -> AdaptedModel:
+        """Fit to the domains, with a `UniotWarning` for each warning; those about the data come before the fit."""
+        issued: list[str] = []
+
+        def warn(words: str, stacklevel: int = 5) -> None:
+            issued.append(words)
+            warnings.warn(words, UniotWarning, stacklevel=stacklevel)
+
+        model = fit(domains, settings, replace(context, warn=warn))
+        for words in () if model.reliability is None else model.reliability.warnings:
+            if words not in issued:
+                warn(words, stacklevel=4)
+        self._set_fitted(model)
+        return model
 
     def _stored_in(self, run: str | Path | None) -> Any:
         """Return an object with `checkpoints` and `finished` for a run folder; None without one."""

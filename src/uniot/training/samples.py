@@ -73,14 +73,14 @@ class ScaledRows:
     reads_files = False
 
     def __init__(self, array: np.ndarray, norm: float) -> None:
-        self._array, self._norm = array, norm
+        self.array, self._norm = array, norm
 
     def __len__(self) -> int:
-        return len(self._array)
+        return len(self.array)
 
     def batch(self, indices: Tensor, generator: torch.Generator | None = None, part: slice = WHOLE) -> Tensor:
         """Return rows of the array as float32, (n_samples, n_features)."""
-        return scaled_rows(self._array[indices[part].numpy()], self._norm)
+        return scaled_rows(self.array[indices[part].numpy()], self._norm)
 
 
 class SomeSamples:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,14 +16,16 @@ from torch import Tensor
 from typing_extensions import Self
 
 from uniot.config import Settings
-from uniot.errors import DataError, RunFolderError, SettingsError
+from uniot.data_quality.feature_values import feature_warnings
+from uniot.errors import DataError, RunFolderError, SettingsError, UniotWarning
 from uniot.images.backbones import ImageReader
-from uniot.io.arrays import as_labels, class_names_problem
+from uniot.io.arrays import as_inputs, feature_names
+from uniot.io.labels import as_labels, class_names_problem
 from uniot.io.tensor_files import StoredTensors, describe_tensors, read_tensors, write_tensors
 from uniot.methods.registry import METHODS, check_method, method_info, resolved_settings
 from uniot.methods.source_free import SourceFreeMethod, as_source_free
 from uniot.training.domains import Domains, domains_from_arrays, inputs_array
-from uniot.training.fit import FitContext, OnStep, build_method, fit
+from uniot.training.fit import FitContext, OnStep, build_method
 from uniot.training.loop import train
 from uniot.training.samples import TensorSamples
 
@@ -103,12 +106,15 @@ class SourceModel:
         reader = None if reader is None else reader.with_weights(stored.below(_BACKBONE))
         return cls(classes, sizes.numpy(), means, dict(stored.below(_WEIGHTS).tensors), settings, reader)
 
-    def domains(self, X_target: Any, settings: Settings) -> Domains:
+    def domains(
+        self, X_target: Any, settings: Settings, *, feature_names: Sequence[str] | np.ndarray | None = None
+    ) -> Domains:
         """Return a target with the class means in place of a source.
 
         Args:
             X_target: target embeddings, (n_target, n_features).
             settings: of the fit.
+            feature_names: names of the features, (n_features,), for warnings; they are numbered if None.
 
         Raises:
             DataError: the embeddings are of another width than those of the source.
@@ -119,7 +125,8 @@ class SourceModel:
                 f"input_norm is {settings.input_norm:g}, and the source model was trained with "
                 f"{self.settings.input_norm:g}. Give the same one."
             )
-        target = inputs_array(X_target, "X_target", settings)
+        rows = as_inputs(X_target, "X_target")
+        target = inputs_array(rows, "X_target", settings)
         if target.shape[1:] != self.class_means.shape[1:]:
             raise DataError(
                 f"X_target has {target.shape[1]} features, and the source model was trained on "
@@ -136,6 +143,7 @@ class SourceModel:
             digest.hexdigest(),
             self.reader,
             class_sizes=self.class_sizes,
+            feature_warnings=feature_warnings({"target": rows}, feature_names),
         )
 
     def _description(self) -> dict[str, object]:
@@ -162,7 +170,14 @@ def _untrained(width: int, n_classes: int, settings: Settings) -> SourceFreeMeth
 
 
 def train_source(
-    X: Any, y: Any, settings: Settings, *, reader: ImageReader | None = None, on_step: OnStep | None = None
+    X: Any,
+    y: Any,
+    settings: Settings,
+    *,
+    reader: ImageReader | None = None,
+    on_step: OnStep | None = None,
+    feature_names: Sequence[str] | np.ndarray | None = None,
+    warn: Callable[[str], None] | None = None,
 ) -> SourceModel:
     """Train the classifier of a source-free method on the source alone.
 
@@ -172,6 +187,8 @@ def train_source(
         settings: of the method; `source_share` does not act here.
         reader: backbone that the embeddings of images came from; it becomes a part of the model.
         on_step: called with step, number of steps and the numbers of the step.
+        feature_names: names of the features, (n_features,), for warnings; they are numbered if None.
+        warn: called with each warning about the data before the training begins.
 
     Raises:
         DataError: an array cannot be used, or there is a single class.
@@ -179,8 +196,11 @@ def train_source(
     """
     check_source_free(settings)
     # The first stage does not read the target, which is why the source may stand in its place.
-    domains = domains_from_arrays(X, y, X, settings)
+    domains = domains_from_arrays(X, y, X, settings, feature_names=feature_names)
     domains.check()
+    if warn is not None:
+        for words in domains.warnings("unknown"):
+            warn(words)
     options = settings.method_options | {"source_share": 1.0}
     settings = resolved_settings(settings.model_copy(update={"method_options": options}), len(domains.target))
     classes, index, sizes = np.unique(domains.labels, return_inverse=True, return_counts=True)
@@ -229,7 +249,11 @@ class SourceFreeFit:
         Returns:
             The source model; `save` writes it to a file.
         """
-        return train_source(X, y, self._settings())
+
+        def warn(words: str) -> None:
+            warnings.warn(words, UniotWarning, stacklevel=4)
+
+        return train_source(X, y, self._settings(), feature_names=feature_names(X), warn=warn)
 
     def fit_target(self, X_target: Any, source_model: SourceModel | str | Path) -> Self:
         """Adapt a source model to a target, without the source.
@@ -245,11 +269,12 @@ class SourceFreeFit:
         check_source_free(settings)
         source = source_model if isinstance(source_model, SourceModel) else SourceModel.load(source_model)
         context = FitContext(unknown=vars(self).get("unknown_label"), source_weights=source.weights)
-        self._set_fitted(fit(source.domains(X_target, settings), settings, context))
+        domains = source.domains(X_target, settings, feature_names=feature_names(X_target))
+        self._fit_domains(domains, settings, context)
         return self
 
     def _settings(self) -> Settings:
         raise NotImplementedError
 
-    def _set_fitted(self, model: AdaptedModel) -> None:
+    def _fit_domains(self, domains: Domains, settings: Settings, context: FitContext) -> AdaptedModel:
         raise NotImplementedError

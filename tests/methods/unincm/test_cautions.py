@@ -44,6 +44,7 @@ def test_each_doubt_is_told_in_words(changed, words):
 def test_good_data_give_no_warning():
     assert warned() == ()
     assert warned(features=FEATURES[[0, 0, 1, 2]]) == ()
+    assert warned(features=np.sign(np.arange(-4.5, 5))[:, None]) == (), "signs of one feature are no copies"
 
 
 def test_fit_warns_of_what_the_command_line_and_the_report_repeat():
@@ -62,3 +63,22 @@ def test_fit_warns_of_what_the_command_line_and_the_report_repeat():
         assert said == list(model.reliability_.warnings)
         for words in ("only 80 target samples", "only 20 distinct ones", "1 class has fewer than 3 labelled"):
             assert any(words in one for one in said), words
+
+
+@pytest.mark.parametrize("offset", [0, 1e4, 1e6])
+def test_common_offset_makes_no_sample_a_copy(offset):
+    rows = np.random.default_rng(0).normal(size=(200, 32)) + offset
+    unit = (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
+    assert warned(features=unit) == ()
+    (told,) = warned(features=np.repeat(unit[:50], 4, axis=0))
+    assert "only 50 distinct ones among 200 target samples" in told
+
+
+def test_common_offset_of_both_collections_changes_no_label_and_gives_no_warning():
+    toy = make_toy_domains()
+    near, far = (
+        UniDAClassifier("unincm", random_state=0).fit(toy.x_source + offset, toy.y_source, toy.x_target + offset)
+        for offset in (100, 1e4)
+    )
+    assert (near.labels_ == far.labels_).all()
+    assert near.reliability_.warnings == far.reliability_.warnings == ()

@@ -242,8 +242,8 @@ FEW_SAMPLES = 100
 _FEW_LABELLED = 3
 # Below this fraction of distinct samples, neighbours are copies rather than evidence.
 _FEW_DISTINCT = 0.5
-# Features that differ by less are those of copies; their last digits depend on the batch.
-_DIGITS = 4
+# Features that differ by less than this part of their spread are those of copies: last digits depend on the batch.
+_SAME = 1e-4
 
 
 def data_warnings(
@@ -279,7 +279,14 @@ def _nothing_known(known: np.ndarray) -> tuple[str, ...]:
 
 
 def _identical(features: np.ndarray) -> tuple[str, ...]:
-    n_distinct = len(np.unique(np.round(features, _DIGITS), axis=0))
+    if features.shape[1] == 1:
+        # Unit rows of a single feature are signs, whatever the samples are.
+        return ()
+    # What all samples have in common makes their differences small, which does not make the samples copies.
+    centred = features - features.mean(axis=0, dtype=np.float64)
+    spread = np.sqrt(np.square(centred).sum(axis=1).mean())
+    step = max(_SAME * spread, np.finfo(np.float32).eps * np.abs(features).max())
+    n_distinct = len(np.unique(np.round(centred / step), axis=0)) if step else 1
     if n_distinct >= _FEW_DISTINCT * len(features):
         return ()
     few = f"only {counted(n_distinct, 'distinct one')} among {counted(len(features), 'target sample')}"
