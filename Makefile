@@ -8,10 +8,10 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile --no
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help install demo test check quick format docs benchmark clean
+.PHONY: help install demo test test-slow test-processors check quick format docs benchmark clean
 
 help:  ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 install: $(VENV)/.installed  ## make the environment, with the pinned versions
 
@@ -19,7 +19,12 @@ demo: $(VENV)/.installed-demo  ## two methods on the digits that come with the i
 	$(BIN)/uniot demo --out runs/demo
 
 test: demo check  ## everything that must pass: demo, lint, types, the whole test suite
-	$(PYTEST)
+	$(PYTEST) -m "not processors"
+
+test-slow: test-processors  ## what `make test` leaves out because it takes long
+
+test-processors: install  ## the numerical tests again, computed as other processors do and with two threads
+	$(BIN)/python tests/processors.py
 
 check: install  ## lint, formatting and types
 	$(BIN)/ruff check .

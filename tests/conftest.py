@@ -26,10 +26,13 @@ settings.load_profile("uniot")
 
 
 @pytest.fixture(scope="session", autouse=True)
-def one_thread():
-    """On tiny tensors two threads wait for each other more than they work, and tests share their cores."""
+def threads():
+    """One, or as many as `tests/processors.py` says.
+
+    On tiny tensors two threads wait for each other more than they work, and tests share their cores.
+    """
     before = torch.get_num_threads()
-    torch.set_num_threads(1)
+    torch.set_num_threads(int(os.environ.get("UNIOT_TEST_THREADS", "1")))
     yield
     torch.set_num_threads(before)
 
