@@ -15,7 +15,6 @@ from typing_extensions import Self
 from uniot.config import Settings
 from uniot.errors import SettingsError
 from uniot.methods.registry import hyperparameters
-from uniot.runs.loading import load_model
 from uniot.runs.run import Run
 from uniot.runs.saving import save_model
 from uniot.training.history import ExperimentLogger
@@ -31,7 +30,7 @@ _NO_SETTINGS = {"unknown_label", "logger", "augmentation", "random_state", "trai
 
 def load(folder: str | Path) -> UniOT | UniNCM | UniDAClassifier:
     """Return the fitted estimator in a run folder, of the class of its method."""
-    model = load_model(Path(folder))
+    model = Run.open(folder).answered_model
     kinds: dict[str, type[UniOT | UniNCM | UniDAClassifier]] = {"uniot": UniOT, "unincm": UniNCM}
     return kinds.get(model.settings.method, UniDAClassifier).from_model(model)
 
@@ -53,7 +52,7 @@ class _UniDAEstimator(ArrayPredictor, NamesOut, ClassifierMixin, TransformerMixi
     @classmethod
     def load(cls, folder: str | Path) -> Self:
         """Return the fitted estimator in a run folder; `uniot.load` finds the class itself."""
-        return cls.from_model(load_model(Path(folder)))
+        return cls.from_model(Run.open(folder).answered_model)
 
     @classmethod
     def from_model(cls, model: AdaptedModel) -> Self:

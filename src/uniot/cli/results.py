@@ -21,6 +21,7 @@ from uniot.cli.screen import (
     show_reliability,
     verdict,
 )
+from uniot.errors import DataError
 from uniot.io.text import command, counted, plural, quoted
 
 if TYPE_CHECKING:
@@ -47,12 +48,13 @@ def show_result(
 ) -> None:
     """Print the result of a run and what to do next, without the warnings `shown` before; close the log."""
     from uniot.runs.files import RunFiles, judged_by
-    from uniot.runs.run import preference_line
+    from uniot.runs.run import Run, preference_line
     from uniot.training.fit import log_end
 
     screen, files = console(), RunFiles(out)
     if was_finished:
         screen.print(f"{quoted(out)} is already finished; nothing was trained.")
+        model = Run.open(out).model  # people may have labelled it since
     show_prediction(model, model.target)
     scores = None
     if inputs.truth is not None:
@@ -128,7 +130,8 @@ def evaluate(
 ) -> None:
     """Compare the labels of a finished run with true labels, and write the scores to metrics.json.
 
-    If the run was continued with labels by people, the scores are shown with and without the images that they labelled.
+    Images that people labelled since the run do not count in the scores. If the run was continued with labels by
+    people, the scores are shown with and without the images that they labelled before.
 
     Example: `uniot evaluate run/ --labels truth.csv`
     """
@@ -138,7 +141,7 @@ def evaluate(
     opened = Run.open(run)
     opened.require_target("to evaluate")
     truth = read_labels(labels, opened.predictions.names)
-    show_run_scores(score_run(opened.saved_model, truth, run, average))
+    show_run_scores(score_run(opened.model, truth, run, average))
     console().print(f"These scores and more, from 0 to 1 and not in per cent, are in {quoted(opened.files.metrics)}.")
 
 
@@ -147,14 +150,16 @@ class RunScores:
     """Scores of the target of a run.
 
     Attributes:
-        all_samples: scores of all samples.
+        all_samples: scores of all samples, except those that people labelled since the run.
         n_labelled: number of samples that people labelled before the run, which was trained on them.
         others: scores of the other samples; None if all or none were labelled.
+        n_answered: number of samples that people labelled since, which are left out.
     """
 
     all_samples: Evaluation
     n_labelled: int = 0
     others: Evaluation | None = None
+    n_answered: int = 0
 
 
 # Names as in metrics.json; its scores for comparison with papers are left out, because they need the papers' words.
@@ -207,6 +212,15 @@ def show_scores(evaluation: Evaluation, *, beside: Mapping[str, Evaluation] | No
 
 def show_run_scores(scores: RunScores) -> None:
     """Print the scores; if people labelled samples before the run, with and without these."""
+    _show_columns(scores)
+    if scores.n_answered:
+        console().print(
+            f"The predictions follow what people said; {counted(scores.n_answered, 'sample')} that they labelled "
+            f"{plural(scores.n_answered, 'is', 'are')} left out of the scores."
+        )
+
+
+def _show_columns(scores: RunScores) -> None:
     if not scores.n_labelled:
         show_scores(scores.all_samples)
         return
@@ -226,26 +240,43 @@ def score_run(model: AdaptedModel, truth: object, run: Path, average: Average = 
     """Score the predictions of a run and write the scores to its folder.
 
     Args:
-        model: the model of the run, without annotations.
+        model: the model of the run.
         truth: true target labels, (n_samples,).
         run: the run folder.
         average: unit that the accuracy within the H-score is averaged over.
 
     Returns:
         The scores, with and without the samples that people labelled before the run.
+
+    Raises:
+        DataError: people labelled all samples since the run.
     """
+    import numpy as np
+
     from uniot.metrics.accuracy import confusion
     from uniot.runs import Run
-    from uniot.runs.run import evaluate_model
+    from uniot.runs.run import decisions_digest, evaluate_model
     from uniot.training.fit import labels_as_classes
 
-    labelled = _labelled_by_people(run, len(model.target))
-    scores = RunScores(evaluate_model(model, truth, average.value), int(labelled.sum()))
+    scored = ~model.labelled_by_people
+    if not scored.any():
+        raise DataError(
+            f"people labelled all {counted(len(model.target), 'sample')} of {run}, so that there is no prediction to "
+            "score."
+        )
+    labelled = _labelled_by_people(run, len(model.target))[scored]
+    rows = None if scored.all() else scored
+    scores = RunScores(evaluate_model(model, truth, average.value, rows), int(labelled.sum()))
     if labelled.any() and not labelled.all():
-        scores = replace(scores, others=evaluate_model(model, truth, average.value, ~labelled))
-    true = labels_as_classes(truth, model.classes, "labels")
-    counts = confusion(true, model.labels(model.target), source_classes=model.classes, unknown=model.unknown)
-    written = scores.all_samples.to_dict() | {"confusion": counts}
+        others = np.flatnonzero(scored)[~labelled]
+        scores = replace(scores, others=evaluate_model(model, truth, average.value, others))
+    scores = replace(scores, n_answered=int((~scored).sum()))
+    true = labels_as_classes(truth, model.classes, "labels")[scored]
+    labels = model.target.rows(scored).labels(model.classes, model.unknown)
+    counts = confusion(true, labels, source_classes=model.classes, unknown=model.unknown)
+    written = scores.all_samples.to_dict() | {"confusion": counts, "decisions": decisions_digest(model)}
+    if scores.n_answered:
+        written["n_left_out"] = scores.n_answered
     if scores.n_labelled:
         written["n_labelled_by_people"] = scores.n_labelled
         written["without_labelled_by_people"] = None if scores.others is None else scores.others.to_dict()

@@ -163,7 +163,7 @@ def export(
         from uniot.export.onnx import OUTPUTS, export_onnx
         from uniot.runs import Run
 
-        model = Run.open(run).saved_model
+        model = Run.open(run).answered_model
     with working("Writing network and rule as ONNX; this takes up to a minute") as next_part:
         written = export_onnx(model, onnx, on_part=next_part)
     screen = console()

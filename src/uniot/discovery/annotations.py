@@ -16,6 +16,7 @@ import numpy as np
 from uniot.errors import DataError
 from uniot.io.predictions import Prediction
 from uniot.io.text import as_utf8
+from uniot.rejection.answers import CANNOT_TELL, UNKNOWN, Answers
 
 DISCARDED = -1
 _TEXT = re.compile(r"(group|class)-(0|[1-9][0-9]{0,8})", re.ASCII)
@@ -88,17 +89,23 @@ class Annotations:
 
     Attributes:
         samples: names of the samples, as in predictions.csv.
-        start: place that the run gave each sample, (n_samples,).
+        first: place that the run gave each sample before anybody said anything, (n_samples,).
+        start: place that the model gives each sample after what people said, (n_samples,).
         place: place of each sample now, (n_samples,).
         by_hand: whether a person moved the sample there individually, (n_samples,).
+        by_name: whether the sample is in a group that a person gave the name of a source class, (n_samples,).
+        cannot_tell: whether a person looked at the sample and could not say, (n_samples,).
         group_names: names of the named groups that are not a source class.
         n_groups: number of groups that the run found; the group of this number holds the unknown samples without one.
     """
 
     samples: Sequence[str]
+    first: np.ndarray
     start: np.ndarray
     place: np.ndarray
     by_hand: np.ndarray
+    by_name: np.ndarray
+    cannot_tell: np.ndarray
     group_names: Mapping[int, str]
     n_groups: int
 
@@ -109,6 +116,7 @@ class Annotations:
         start: np.ndarray,
         place: np.ndarray,
         by_hand: np.ndarray,
+        cannot_tell: np.ndarray,
         names: Mapping[int, str],
         classes: Sequence[str],
         n_groups: int,
@@ -120,6 +128,7 @@ class Annotations:
             start: place that the run gave each sample, (n_samples,).
             place: place of each sample on the page, (n_samples,).
             by_hand: whether a person moved the sample individually, (n_samples,).
+            cannot_tell: whether a person could not say what the sample is, (n_samples,).
             names: names of the groups on the page.
             classes: names of the source classes.
             n_groups: number of groups that the run found.
@@ -128,12 +137,41 @@ class Annotations:
             The annotations, with groups of one name merged.
         """
         first: dict[str, int] = {}
-        place = place.copy()
+        place, by_name = place.copy(), np.zeros(len(place), dtype=bool)
         for group, name in sorted(names.items()):
             known = class_named(name, classes)
             meant = first.setdefault(name, group) if known is None else class_place(known)
-            place[place == group] = meant
-        return cls(samples, start, place, by_hand, {group: name for name, group in first.items()}, n_groups)
+            members = place == group
+            place[members], by_name[members] = meant, known is not None
+        group_names = {group: name for name, group in first.items()}
+        return cls(samples, start, start, place, by_hand, by_name, cannot_tell, group_names, n_groups)
+
+    @property
+    def answered(self) -> np.ndarray:
+        """Return whether a person said of each sample that it is of a source class, or of none, (n_samples,)."""
+        return np.asarray(self.by_hand | self.by_name)
+
+    @property
+    def answers(self) -> Answers:
+        """Return what a person said about samples, in the order of the target.
+
+        A sample in a group or among the discarded is of none of the source classes.
+        """
+        classes = np.where(self.place < DISCARDED, class_place(0) - self.place, UNKNOWN)
+        rows = np.flatnonzero(self.answered | self.cannot_tell)
+        return Answers(rows, np.where(self.answered, classes, CANNOT_TELL)[rows])
+
+    @property
+    def _waiting(self) -> np.ndarray:
+        """Return whether each sample is where the run had it, and the model has changed its mind since, (n_samples,).
+
+        Samples that people move count as answers, and the others follow with the next question that is answered.
+        """
+        return np.asarray(~self.answered & (self.place == self.first) & (self.place != self.start))
+
+    def after(self, prediction: Prediction) -> Annotations:
+        """Return the same annotations of a model that makes these predictions for the target."""
+        return replace(self, start=self._own_places(prediction))
 
     @property
     def changed(self) -> np.ndarray:
@@ -152,7 +190,7 @@ class Annotations:
         """
         own = self._own_places(answers)
         places = np.where(self.changed | (own == self.start), self.place, self._followed(answers, features, features))
-        return self._placed(answers, places, self.by_hand)
+        return self._placed(answers, places, self.by_hand, self._waiting)
 
     def for_new(
         self,
@@ -165,7 +203,7 @@ class Annotations:
 
         A sample with the name and the features of an annotated target sample gets its annotation. An unknown sample
         follows its group: if the group was split, to the part with the nearest mean. Samples that were moved
-        individually do not affect others.
+        individually do not affect this; they have moved the line between known and unknown that `answers` follow.
 
         Args:
             answers: predictions for the samples.
@@ -180,7 +218,7 @@ class Annotations:
         same = self._same_rows(features, target_features, samples)
         is_decided = (same >= 0) & self.changed[same]
         places[is_decided] = self.place[same[is_decided]]
-        return self._placed(answers, places, is_decided & self.by_hand[same])
+        return self._placed(answers, places, is_decided & self.by_hand[same], is_decided & self._waiting[same])
 
     def _same_rows(
         self, features: np.ndarray, target_features: np.ndarray, samples: Sequence[str] | None
@@ -207,7 +245,7 @@ class Annotations:
         own = self._own_places(answers)
         places = own.copy()
         for group in np.unique(own[~answers.known]).tolist():
-            members = np.flatnonzero(self.start == group)
+            members = np.flatnonzero(self.first == group)
             if len(members) == 0:
                 continue
             if not self.by_hand[members].all():
@@ -224,7 +262,7 @@ class Annotations:
         groups = np.where(answers.group < 0, self.n_groups, answers.group)
         return np.asarray(np.where(answers.known, class_place(0) - answers.nearest, groups))
 
-    def _placed(self, answers: Prediction, places: np.ndarray, by_hand: np.ndarray) -> Prediction:
+    def _placed(self, answers: Prediction, places: np.ndarray, by_hand: np.ndarray, waiting: np.ndarray) -> Prediction:
         """Return the predictions for samples at these places; decisions of people have confidence 1."""
         known = places < DISCARDED
         group = np.where(places > DISCARDED, places, -1)
@@ -232,9 +270,11 @@ class Annotations:
             # Unknown samples that the run left without a group stay without one.
             group[(group == self.n_groups) & ~answers.known & (answers.group < 0)] = -1
         nearest = np.where(known, class_place(0) - places, answers.nearest)
-        decided = by_hand | (known != answers.known) | (known & (nearest != answers.nearest)) | (places == DISCARDED)
+        differs = (known != answers.known) | (known & (nearest != answers.nearest))
+        decided = by_hand | (differs & ~waiting) | (places == DISCARDED)
         known_score = np.where(decided, known.astype(float), answers.known_score)
-        confidence = np.where(decided, 1.0, answers.confidence)
+        confidence = np.where(known == answers.known, answers.confidence, 1 - answers.confidence)
+        confidence = np.where(decided, 1.0, confidence)
         sure = np.where(by_hand, 1.0, answers.group_confidence)
         return replace(
             answers,

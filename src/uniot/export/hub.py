@@ -65,7 +65,7 @@ def push(
     if folder is not None:
         _check_place(folder)
     opened = Run.open(run)
-    model = opened.saved_model
+    model = opened.answered_model
     with TemporaryDirectory(prefix="uniot-") as temporary:
         with Run.writer(temporary) as writer:
             writer.save(without_data(model))

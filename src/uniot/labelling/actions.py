@@ -17,8 +17,10 @@ from uniot.errors import DataError
 from uniot.io.text import counted
 from uniot.labelling import MAX_NAME_LENGTH, clean_name
 from uniot.labelling.state import AnnotationState, Change, Renaming, assign, merge, move, rename, restore, split
+from uniot.rejection.answers import CANNOT_TELL, UNKNOWN
 
 if TYPE_CHECKING:
+    from uniot.labelling.decisions import ModelDecisions
     from uniot.labelling.gallery import GalleryOrder, LabelPropagation
     from uniot.labelling.target import Target
 
@@ -83,6 +85,20 @@ class LabelSample(Request):
     label: Annotated[NameText, Field(min_length=1)]
 
 
+class AnswerQuestion(Request):
+    """Say whether a sample is of a source class: its name, the label of unknown samples, or None for "cannot tell"."""
+
+    kind: Literal["answer"]
+    row: Number
+    answer: Annotated[NameText, Field(min_length=1)] | None
+
+
+class ForgetAnswers(Request):
+    """Withdraw all that was said about single samples; names of groups stay."""
+
+    kind: Literal["forget"]
+
+
 class Undo(Request):
     """Undo an action, which must be the last one that is not undone."""
 
@@ -97,7 +113,7 @@ class Redo(Request):
     of: Number
 
 
-Edit = NameGroup | MergeGroup | SplitGroup | MoveSamples | PutBackSamples | LabelSample
+Edit = NameGroup | MergeGroup | SplitGroup | MoveSamples | PutBackSamples | LabelSample | AnswerQuestion | ForgetAnswers
 Action = Annotated[Edit | Undo | Redo, Field(discriminator="kind")]
 
 
@@ -124,10 +140,19 @@ class EffectBuilder:
         state: the present state, which the caller changes.
         order: similarity of samples and groups.
         propagation: of single labels.
+        decisions: of the model about samples that no person placed.
     """
 
-    def __init__(self, target: Target, state: AnnotationState, order: GalleryOrder, propagation: LabelPropagation):
-        self._target, self._state, self._order, self._propagation = target, state, order, propagation
+    def __init__(
+        self,
+        target: Target,
+        state: AnnotationState,
+        order: GalleryOrder,
+        propagation: LabelPropagation,
+        decisions: ModelDecisions,
+    ):
+        self._target, self._state, self._order = target, state, order
+        self._propagation, self._decisions = propagation, decisions
 
     def effect(self, action: Edit) -> Effect:
         """Return the effect of an action.
@@ -144,6 +169,10 @@ class EffectBuilder:
             )
         if isinstance(action, LabelSample):
             return self._label(int(self._rows([action.row])[0]), clean_name(action.label))
+        if isinstance(action, AnswerQuestion):
+            return self.answer_effect({int(self._rows([action.row])[0]): self._target.answer_index(action.answer)})
+        if isinstance(action, ForgetAnswers):
+            return self._forget()
         rows = self._rows(action.rows)
         images = counted(len(rows), "image")
         if isinstance(action, PutBackSamples):
@@ -161,7 +190,9 @@ class EffectBuilder:
             return {action.group}
         if isinstance(action, MergeGroup):
             return {action.group, *_group_in(action.to)}
-        rows = self._rows([action.row] if isinstance(action, LabelSample) else action.rows)
+        if isinstance(action, ForgetAnswers):
+            return set()
+        rows = self._rows([action.row] if isinstance(action, LabelSample | AnswerQuestion) else action.rows)
         left = set(self._state.category[rows].tolist())
         return left | (_group_in(action.to) if isinstance(action, MoveSamples) else set())
 
@@ -193,6 +224,48 @@ class EffectBuilder:
         change = assign(self._state, np.arange(len(after)), after, by_hand, names)
         n_labels = counted(len(rows_of) - (None in rows_of), "label")
         return Effect(change, f"{counted(len(labels), 'image')} imported with {n_labels}")
+
+    def answer_effect(self, answers: Mapping[int, int]) -> Effect:
+        """Return the effect of answers: these samples are placed by hand, and the others follow the model.
+
+        Args:
+            answers: index of a source class, `UNKNOWN` or `CANNOT_TELL` by row of the target.
+        """
+        after, rows = self._state.copy(), np.array(list(answers), dtype=np.int64)
+        said = np.array(list(answers.values()), dtype=np.int64)
+        after.by_hand[rows], after.cannot_tell[rows] = said != CANNOT_TELL, said == CANNOT_TELL
+        of_class = said > UNKNOWN
+        after.category[rows[of_class]] = class_place(0) - said[of_class]
+        told = self._target.annotations(self._state).answers.told(rows, said)
+        unsure = rows[said == CANNOT_TELL]
+        self._decisions.release(after, unsure[self._state.by_hand[unsure]], told)
+        self._decisions.follow(self._state, after, told)
+        names = {CANNOT_TELL: "cannot tell", UNKNOWN: self._target.unknown}
+        only = names.get(int(said[0])) or self._target.classes[int(said[0])] if len(said) == 1 else ""
+        what = f"1 image answered “{only}”" if only else f"{counted(len(rows), 'image')} answered"
+        return Effect(self._difference(after), f"{what}{self._others(after, rows)}")
+
+    def _forget(self) -> Effect:
+        after = self._state.copy()
+        after.by_hand[:], after.cannot_tell[:] = False, False
+        answers = self._target.annotations(after).answers
+        self._decisions.release(after, np.flatnonzero(self._state.by_hand), answers)
+        self._decisions.follow(self._state, after, answers)
+        n_said = int((self._state.by_hand | self._state.cannot_tell).sum())
+        text = f"answers about {counted(n_said, 'image')} forgotten{self._others(after, np.zeros(0, dtype=np.int64))}"
+        return Effect(self._difference(after), text)
+
+    def _difference(self, after: AnnotationState, names: Sequence[Renaming] = ()) -> Change:
+        rows = np.arange(len(after.category))
+        return assign(self._state, rows, after.category, after.by_hand, names, after.cannot_tell)
+
+    def _others(self, after: AnnotationState, rows: np.ndarray) -> str:
+        """Return how many samples changed between known and unknown besides some, as the rest of a sentence."""
+        before, now = self._state.category < DISCARDED, after.category < DISCARDED
+        before[rows] = now[rows]
+        found, lost = int((now & ~before).sum()), int((before & ~now).sum())
+        parts = [f"{count:,} now {word}" for count, word in ((found, "known"), (lost, "unknown")) if count]
+        return f"; of the others, {' and '.join(parts)}" if parts else ""
 
     def title(self, category: int) -> str:
         """Return what a category is called in a sentence."""
@@ -238,13 +311,13 @@ class EffectBuilder:
         known = self._category_named(name)
         category = self._state.next_group if known is None else known
         names = [Renaming(category, "", name)] if known is None else []
-        after = self._propagation.propagate(row, category)
-        by_hand = self._state.by_hand.copy()
-        by_hand[row] = True
-        n_others = int((after != self._state.category).sum()) - int(self._state.category[row] != category)
+        after = self._state.copy()
+        after.category = self._propagation.propagate(row, category)
+        after.by_hand[row], after.cannot_tell[row] = True, False
+        self._decisions.follow(self._state, after, self._target.annotations(after).answers)
+        n_others = int((after.category != self._state.category).sum()) - int(self._state.category[row] != category)
         others = f"; {counted(n_others, 'similar image')} moved with it" if n_others else ""
-        change = assign(self._state, np.arange(len(after)), after, by_hand, names)
-        return Effect(change, f"1 image labelled “{name}”{others}")
+        return Effect(self._difference(after, names), f"1 image labelled “{name}”{others}")
 
     def _check_name(self, name: str) -> None:
         if name and self._target.is_unknown(name):

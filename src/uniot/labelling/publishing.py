@@ -7,11 +7,9 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import TYPE_CHECKING
 
-from uniot.discovery.annotations import Annotations
 from uniot.errors import DataError, UniotError
 from uniot.labelling.formats import Exported, Format, decided, export_labels, format_of
 from uniot.labelling.session import LabellingSession
-from uniot.labelling.state import AnnotationState
 from uniot.labelling.store import LabelStore, label_lock
 from uniot.labelling.target import Target
 from uniot.runs.files import RunFiles
@@ -29,12 +27,9 @@ def publish(session: LabellingSession, model: AdaptedModel) -> None:
     with session.locked():
         target, state = session.target, session.state.copy()
     target.check_in_place()
-    annotations = Annotations.of(
-        target.names, target.start, state.category, state.by_hand, state.names, target.classes, target.n_groups
-    )
     with Run.writer(target.run, wait=True) as writer:
         writer.write_labels(decided(target, state))
-        writer.write_predictions(model.with_annotations(annotations), target.names)
+        writer.write_predictions(model.with_annotations(target.annotations(state)), target.names)
 
 
 class Publisher:
@@ -132,7 +127,7 @@ def export_run(run: Path, path: Path, kind: Format | None = None) -> Exported:
         The path and the numbers of samples.
     """
     target = Target.open(run)
-    state = AnnotationState.initial(target.start)
+    state = target.initial_state()
     with closing(LabelStore.open_existing(RunFiles(run).annotations, target.digest)) as store:
         store.load(state)
     return export_labels(target, state, kind or format_of(path), path)

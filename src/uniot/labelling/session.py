@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import RLock
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from uniot.discovery.annotations import DISCARDED, as_text, class_index, class_place, is_class, is_group
 from uniot.discovery.class_count import why_ungrouped
-from uniot.errors import DataError, UniotError
+from uniot.errors import DataError, RunFolderError, UniotError
 from uniot.io.text import plural
 from uniot.labelling.actions import Edit, Effect, EffectBuilder, Redo, Undo
+from uniot.labelling.decisions import ModelDecisions
 from uniot.labelling.formats import Exported, Format, export_labels, parse_labels
 from uniot.labelling.gallery import GalleryOrder, LabelPropagation, Order
-from uniot.labelling.state import AnnotationState, Change
+from uniot.labelling.state import Change
 
 if TYPE_CHECKING:
     from uniot.labelling.store import LabelStore
     from uniot.labelling.target import Target
+    from uniot.training.model import AdaptedModel
 
 PAGE_SIZE = 60
+N_NEAREST = 3
 
 
 class ConflictError(UniotError):
@@ -55,6 +60,40 @@ class Outcome:
     show: int | None = None
 
 
+@dataclass(frozen=True)
+class Question:
+    """A question to a person: is this sample of one of the classes?
+
+    Attributes:
+        row: row of the target.
+        name: name of the sample, as in predictions.csv.
+        believed: the present label, a source class or the label of unknown samples.
+        known_score: score of being known, from 0 to 1, one half at the threshold.
+        nearest: names of the nearest classes, the nearest first, each with the cosine of the sample to it.
+    """
+
+    row: int
+    name: str
+    believed: str
+    known_score: float
+    nearest: tuple[tuple[str, float], ...]
+
+
+@dataclass(frozen=True)
+class ShareEstimate:
+    """The share of unknown samples in the target.
+
+    Attributes:
+        unknown: share that is called unknown at present.
+        interval: contains the true share with a probability of nine tenths.
+        n_answers: samples that people have said something about, "cannot tell" included.
+    """
+
+    unknown: float
+    interval: tuple[float, float]
+    n_answers: int
+
+
 class LabellingSession:
     """Holds the labels of a run while people work on them; thread-safe.
 
@@ -70,6 +109,7 @@ class LabellingSession:
         state: category of each sample and names of the groups.
         order: similarity of samples and groups.
         propagation: of single labels.
+        decisions: of the model about samples that no person placed.
         revision: number of the last action, 0 before the first.
         on_change: called after every action.
         problem: why the tables of the run folder are out of date, for people; empty if they are not.
@@ -77,14 +117,15 @@ class LabellingSession:
 
     def __init__(self, target: Target, store: LabelStore) -> None:
         self.target = target
-        self.state = AnnotationState.initial(target.start)
+        self.state = target.initial_state()
         store.load(self.state)
         self.order = GalleryOrder(target, self.state)
         self.propagation = LabelPropagation(target, self.state)
         self.revision = 0
         self.on_change: Callable[[], None] = lambda: None
         self.problem = ""
-        self._effects = EffectBuilder(target, self.state, self.order, self.propagation)
+        self.decisions = ModelDecisions(target)
+        self._effects = EffectBuilder(target, self.state, self.order, self.propagation, self.decisions)
         self._store = store
         self._lock = RLock()
         self._done: list[Step] = []
@@ -135,6 +176,52 @@ class LabellingSession:
         """Import labels from the text of a file, all or none; return a sentence for people. See `parse_labels`."""
         with self._lock:
             return self._carry_out("import", self._effects.import_effect(parse_labels(text, self.target.names)))
+
+    def tell(self, answers: Mapping[int, int]) -> Outcome:
+        """Add answers about several samples as one action.
+
+        Args:
+            answers: index of a source class, `UNKNOWN` or `CANNOT_TELL` by row of the target.
+        """
+        with self._lock:
+            return self._carry_out("answer", self._effects.answer_effect(answers))
+
+    def model(self) -> AdaptedModel:
+        """Return the model of the run after all answers.
+
+        Raises:
+            RunFolderError: the run has no model.
+        """
+        with self._lock:
+            model = self.decisions.model(self.target.annotations(self.state).answers)
+        if model is None:
+            raise RunFolderError(f"{self.target.run} has no model that can be asked. Make the run again.")
+        return model
+
+    def questions(self, n: int = 1) -> list[Question]:
+        """Return the questions whose answers say most, the most important first; fewer if fewer samples are left."""
+        with self._lock:
+            model = self.model()
+            return [self._question(model, row) for row in model.ask(n).tolist()]
+
+    def estimate(self) -> ShareEstimate:
+        """Return the share of unknown samples and its interval."""
+        with self._lock:
+            interval = self.model().private_share_interval
+            annotations = self.target.annotations(self.state)
+            unknown = float((annotations.place >= DISCARDED).mean())
+            return ShareEstimate(unknown, interval, len(annotations.answers))
+
+    def _question(self, model: AdaptedModel, row: int) -> Question:
+        target, place = self.target, int(self.state.category[row])
+        cosines = target.prototypes @ target.features[row]
+        # The nearest class is the method's, which may compare otherwise.
+        cosines[target.nearest[row]] += 4
+        order = np.argsort(-cosines, kind="stable")[:N_NEAREST].tolist()
+        cosines[target.nearest[row]] -= 4
+        believed = target.classes[class_index(place)] if is_class(place) else target.unknown
+        nearest = tuple((target.classes[index], float(cosines[index])) for index in order)
+        return Question(row, target.names[row], believed, float(model.target.known_score[row]), nearest)
 
     def export(self, kind: Format = "csv") -> Exported:
         """Write the labels into the run folder in one of the formats; return the path and counts."""

@@ -14,13 +14,16 @@ from typing import NamedTuple
 import numpy as np
 
 from uniot.discovery.annotations import is_group
+from uniot.rejection.answers import Answers
+from uniot.runs.pictures import told_rows
 
 
 class Assignment(NamedTuple):
-    """Gives the category of a sample, and whether a person assigned it."""
+    """Gives the category of a sample, whether a person assigned it, and whether a person could not say what it is."""
 
     category: int
     by_hand: bool
+    cannot_tell: bool = False
 
 
 @dataclass(frozen=True)
@@ -91,23 +94,34 @@ class AnnotationState:
     Attributes:
         category: of each sample, (n_samples,).
         by_hand: whether a person assigned it, (n_samples,), bool.
+        cannot_tell: whether a person looked at it and could not say what it is, (n_samples,), bool; never of a sample
+            that a person assigned.
         names: of the groups that have one.
         next_group: number of the next new group; numbers are never used twice.
     """
 
     category: np.ndarray
     by_hand: np.ndarray
+    cannot_tell: np.ndarray
     names: dict[int, str] = field(default_factory=dict)
     next_group: int = 0
 
     @classmethod
-    def initial(cls, category: np.ndarray) -> AnnotationState:
-        """Return the state of a run that nobody has labelled; `category` is what the run predicted, (n_samples,)."""
-        return cls(category.copy(), np.zeros(len(category), dtype=bool), {}, int(category.max(initial=-1)) + 1)
+    def initial(cls, category: np.ndarray, answers: Answers | None = None, n_groups: int = 0) -> AnnotationState:
+        """Return the state of a run that nobody has labelled.
+
+        Args:
+            category: what the run predicted, (n_samples,).
+            answers: what a person said before the run was saved; these samples count as assigned by hand.
+            n_groups: number of groups that the run found, which may have no sample.
+        """
+        by_hand, cannot_tell = told_rows(answers or Answers(), len(category))
+        return cls(category.copy(), by_hand, cannot_tell, {}, max(n_groups, int(category.max(initial=-1)) + 1))
 
     def copy(self) -> AnnotationState:
         """Return a copy that later changes do not affect."""
-        return AnnotationState(self.category.copy(), self.by_hand.copy(), dict(self.names), self.next_group)
+        arrays = (self.category.copy(), self.by_hand.copy(), self.cannot_tell.copy())
+        return AnnotationState(*arrays, dict(self.names), self.next_group)
 
     def members(self, category: int) -> np.ndarray:
         """Return the rows in a category, ascending, (n_members,)."""
@@ -123,6 +137,7 @@ class AnnotationState:
         for one in change.samples:
             self.category[one.rows] = one.after.category
             self.by_hand[one.rows] = one.after.by_hand
+            self.cannot_tell[one.rows] = one.after.cannot_tell
         for group, _, name in change.names:
             self.names.pop(group, None)
             if name:
@@ -145,7 +160,8 @@ def move(state: AnnotationState, rows: Sequence[int] | np.ndarray, to: int) -> C
 def restore(state: AnnotationState, rows: Sequence[int] | np.ndarray, initial: np.ndarray) -> Change:
     """Return the change that gives samples back the category that the run predicted, `initial` (n_samples,)."""
     chosen = np.asarray(rows, dtype=np.int64)
-    return assign(state, chosen, initial[chosen], np.zeros(len(chosen), dtype=bool))
+    nobody = np.zeros(len(chosen), dtype=bool)
+    return assign(state, chosen, initial[chosen], nobody, cannot_tell=nobody)
 
 
 def merge(state: AnnotationState, group: int, to: int) -> Change:
@@ -174,6 +190,7 @@ def assign(
     category: np.ndarray,
     by_hand: np.ndarray,
     names: Iterable[Renaming] = (),
+    cannot_tell: np.ndarray | None = None,
 ) -> Change:
     """Return the change that assigns a category to each of several samples.
 
@@ -183,21 +200,26 @@ def assign(
         category: new category of each, (n_rows,).
         by_hand: whether a person decided it, (n_rows,), bool.
         names: renamings that belong to the change.
+        cannot_tell: whether a person could not say, (n_rows,), bool; as before the change if None, except of samples
+            that a person assigns.
 
     Returns:
         The change; groups that lose their last sample lose their name in it.
     """
-    table = np.stack([state.category[rows], state.by_hand[rows], category, by_hand], axis=1).astype(np.int64)
-    differs = (table[:, 0] != table[:, 2]) | (table[:, 1] != table[:, 3])
+    if cannot_tell is None:
+        cannot_tell = state.cannot_tell[rows] & ~by_hand
+    before = [state.category[rows], state.by_hand[rows], state.cannot_tell[rows]]
+    table = np.stack([*before, category, by_hand, cannot_tell], axis=1).astype(np.int64)
+    differs = (table[:, :3] != table[:, 3:]).any(axis=1)
     kinds, kind_of = np.unique(table[differs], axis=0, return_inverse=True)
     changed = rows[differs]
     samples = tuple(
         Reassignment(
             np.sort(changed[kind_of.reshape(-1) == number]),
-            Assignment(old, bool(old_by_hand)),
-            Assignment(new, bool(new_by_hand)),
+            Assignment(kind[0], bool(kind[1]), bool(kind[2])),
+            Assignment(kind[3], bool(kind[4]), bool(kind[5])),
         )
-        for number, (old, old_by_hand, new, new_by_hand) in enumerate(kinds.tolist())
+        for number, kind in enumerate(kinds.tolist())
     )
     emptied = _emptied(state.sizes(), samples)
     removed = (Renaming(group, name, "") for group, name in sorted(state.names.items()) if group in emptied)

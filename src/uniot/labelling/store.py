@@ -17,7 +17,7 @@ from uniot.io.files import file_lock
 from uniot.io.text import command
 from uniot.labelling.state import AnnotationState, Change
 from uniot.runs.files import RunFiles
-from uniot.runs.pictures import FILE, FORMAT
+from uniot.runs.pictures import FILE, FORMAT, has_column
 
 _TABLES = """
 CREATE TABLE about (key TEXT PRIMARY KEY, value TEXT NOT NULL);
@@ -31,7 +31,9 @@ CREATE TABLE actions (
 );
 CREATE TRIGGER actions_stay BEFORE UPDATE ON actions BEGIN SELECT RAISE(ABORT, 'actions are only appended'); END;
 CREATE TRIGGER actions_remain BEFORE DELETE ON actions BEGIN SELECT RAISE(ABORT, 'actions are only appended'); END;
-CREATE TABLE samples (row INTEGER PRIMARY KEY, place INTEGER NOT NULL, by_hand INTEGER NOT NULL);
+CREATE TABLE samples (
+    row INTEGER PRIMARY KEY, place INTEGER NOT NULL, by_hand INTEGER NOT NULL, cannot_tell INTEGER NOT NULL DEFAULT 0
+);
 CREATE TABLE groups (number INTEGER PRIMARY KEY, name TEXT NOT NULL);
 """
 
@@ -70,6 +72,10 @@ class LabelStore:
                 if not self._connection.execute("SELECT 1 FROM sqlite_master").fetchone():
                     self._create(digest)
             self._check(digest)
+            with self._explained():
+                if not has_column(self._connection, "samples", "cannot_tell"):
+                    # Earlier versions did not store "cannot tell".
+                    self._connection.execute("ALTER TABLE samples ADD COLUMN cannot_tell INTEGER NOT NULL DEFAULT 0")
         except RunFolderError:
             self._connection.close()
             raise
@@ -101,10 +107,11 @@ class LabelStore:
     def load(self, state: AnnotationState) -> None:
         """Update the initial state of a run to the state that was saved."""
         with self._explained():
-            for row, category, by_hand in self._connection.execute("SELECT row, place, by_hand FROM samples"):
+            columns = "row, place, by_hand, cannot_tell"
+            for row, category, by_hand, unsure in self._connection.execute(f"SELECT {columns} FROM samples"):
                 if not 0 <= row < len(state.category):
                     raise ValueError(f"it labels sample {row} of {len(state.category)}")
-                state.category[row], state.by_hand[row] = category, bool(by_hand)
+                state.category[row], state.by_hand[row], state.cannot_tell[row] = category, bool(by_hand), bool(unsure)
             for number, name in self._connection.execute("SELECT number, name FROM groups"):
                 state.next_group = max(state.next_group, number + 1)
                 if name:
@@ -137,8 +144,11 @@ class LabelStore:
                 "INSERT INTO actions (kind, of, text, change) VALUES (?, ?, ?, ?)", (kind, of, text, change.to_json())
             ).lastrowid
             for one in change.samples:
-                values = ((row, one.after.category, int(one.after.by_hand)) for row in one.rows.tolist())
-                self._connection.executemany("REPLACE INTO samples (row, place, by_hand) VALUES (?, ?, ?)", values)
+                assigned = (one.after.category, int(one.after.by_hand), int(one.after.cannot_tell))
+                self._connection.executemany(
+                    "REPLACE INTO samples (row, place, by_hand, cannot_tell) VALUES (?, ?, ?, ?)",
+                    ((row, *assigned) for row in one.rows.tolist()),
+                )
             # Groups that no longer exist stay in the table, so that no number is used twice.
             self._connection.executemany(
                 "INSERT OR IGNORE INTO groups (number, name) VALUES (?, '')",

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from uniot.discovery.annotations import class_named, composed
-from uniot.errors import RunFolderError
+from uniot.discovery.annotations import Annotations, class_named, composed
+from uniot.errors import DataError, RunFolderError
 from uniot.io.text import as_utf8
+from uniot.labelling.state import AnnotationState
+from uniot.rejection.answers import CANNOT_TELL, UNKNOWN, no_such_class
 from uniot.runs.files import RunFiles, Stamp
 from uniot.runs.pictures import run_digest, start_places
 from uniot.runs.run import Run
@@ -41,6 +43,8 @@ class Target:
         digest: digest of everything that a label refers to; it differs between runs.
         stamp: stamp of the model's file when it was read.
         no_groups_asked: whether the user set the number of groups to 0.
+        model: model of the run as it was saved, which decides about samples that no person placed; None if nothing
+            decides about them.
     """
 
     run: Path
@@ -57,6 +61,7 @@ class Target:
     digest: str
     stamp: Stamp | None
     no_groups_asked: bool = False
+    model: AdaptedModel | None = None
 
     @classmethod
     def open(cls, run: Path) -> Target:
@@ -97,6 +102,25 @@ class Target:
             digest=run_digest(model.fingerprint, names, classes, start),
             stamp=stamp,
             no_groups_asked=model.settings.n_private_classes == 0,
+            model=model,
+        )
+
+    def initial_state(self) -> AnnotationState:
+        """Return the state before any action."""
+        answers = None if self.model is None else self.model.answers
+        return AnnotationState.initial(self.start, answers, self.n_groups)
+
+    def annotations(self, state: AnnotationState) -> Annotations:
+        """Return what people decided about the target."""
+        return Annotations.of(
+            self.names,
+            self.start,
+            state.category,
+            state.by_hand,
+            state.cannot_tell,
+            state.names,
+            self.classes,
+            self.n_groups,
         )
 
     def check_in_place(self) -> None:
@@ -118,6 +142,22 @@ class Target:
     def class_named(self, name: str) -> int | None:
         """Return the index of the source class with this name, in any Unicode normalisation; None if there is none."""
         return class_named(name, self.classes)
+
+    def answer_index(self, answer: str | None) -> int:
+        """Return the index of an answer: of a source class, `UNKNOWN`, or `CANNOT_TELL` for None.
+
+        Raises:
+            DataError: there is no such class; the message offers the most similar one.
+        """
+        if answer is None:
+            return CANNOT_TELL
+        name = composed(answer)
+        if self.is_unknown(name):
+            return UNKNOWN
+        index = self.class_named(name)
+        if index is None:
+            raise DataError(f"{no_such_class(answer, self.classes)} For none of the classes, answer {self.unknown!r}.")
+        return index
 
     def is_unknown(self, name: str) -> bool:
         """Return whether a name is the label of unknown samples."""

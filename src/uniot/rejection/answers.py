@@ -38,11 +38,16 @@ class Answers:
 
     def told(self, rows: Sequence[int] | np.ndarray, classes: Sequence[int] | np.ndarray) -> Answers:
         """Return these answers and newer ones; the last answer about a sample replaces those before."""
-        given = dict(zip(self.rows.tolist(), self.classes.tolist(), strict=True))
+        given = self.by_row
         for row, answer in zip(np.asarray(rows).tolist(), np.asarray(classes).tolist(), strict=True):
             given.pop(row, None)
             given[row] = answer
         return Answers(np.array(list(given), dtype=np.int64), np.array(list(given.values()), dtype=np.int64))
+
+    @property
+    def by_row(self) -> dict[int, int]:
+        """Return the answer by row, in the order of the answers."""
+        return dict(zip(self.rows.tolist(), self.classes.tolist(), strict=True))
 
     @property
     def decided(self) -> Answers:
@@ -83,9 +88,13 @@ def answer_index(answer: object, classes: np.ndarray, unknown: str | int) -> int
         return UNKNOWN
     if plain in names and not isinstance(plain, bool):
         return names.index(plain)
-    similar = get_close_matches(str(plain), [str(name) for name in names], n=1)
-    offered = f" Did you mean {similar[0]!r}?" if similar else f" The classes are {listed(names)}."
     raise DataError(
-        f"there is no class {str(plain)[:80]!r}.{offered} Answer {unknown!r} for none of the classes, None for "
-        '"cannot tell".'
+        f'{no_such_class(plain, names)} Answer {unknown!r} for none of the classes, None for "cannot tell".'
     )
+
+
+def no_such_class(name: object, classes: Sequence[object]) -> str:
+    """Return a sentence that there is no such class, with the most similar one or a list of them."""
+    similar = get_close_matches(str(name), [str(known) for known in classes], n=1)
+    offered = f"Did you mean {similar[0]!r}?" if similar else f"The classes are {listed(classes)}."
+    return f"there is no class {str(name)[:80]!r}. {offered}"

@@ -57,6 +57,8 @@ _AMPLITUDES = (
 _REGION = 0.14
 _MOST_COMPARED = 400
 _NEWTON_STEPS = 12
+# More answers than these would make the process slow and say nothing new: people give so many by moving whole groups.
+_MOST_LOCAL_ANSWERS = 300
 # Points of the score at which the target is represented: hypotheses are functions of the score alone.
 _KNOTS = 257
 _CANDIDATES = 256
@@ -90,6 +92,21 @@ class TargetScores:
         """Return the distance, as 1 - cosine, over which answers have an effect; a float64 scalar."""
         distances = 1 - (self.representatives @ self.representatives.t()).double()
         return (_REGION * distances.median()).clamp_min(1e-3)
+
+    @cached_property
+    def scale(self) -> ScoreScale:
+        """Return the scale of the score."""
+        return ScoreScale.of(self.odds)
+
+    @cached_property
+    def z(self) -> Tensor:
+        """Return the score of each sample, (n_samples,), float64."""
+        return self.scale(self.odds)
+
+    @cached_property
+    def prior(self) -> Hypotheses:
+        """Return the hypotheses before any answer."""
+        return Hypotheses.prior(self.z, self.rejected)
 
 
 @dataclass(frozen=True)
@@ -363,19 +380,19 @@ def fit_posterior(target: TargetScores, answers: Answers) -> RejectionPosterior:
         target: scores, nearest classes and features of the target.
         answers: those that say "cannot tell" have no effect.
     """
-    scale = ScoreScale.of(target.odds)
-    z = scale(target.odds)
-    said = answers.decided
+    z, said = target.z, answers.decided
     rows, known = torch.from_numpy(said.rows), torch.from_numpy(said.classes != UNKNOWN)
-    hypotheses = Hypotheses.prior(z, target.rejected).told(z[rows], target.odds[rows], known).likely()
+    hypotheses = target.prior.told(z[rows], target.odds[rows], known).likely()
     shift, moved = None, None
     if len(rows) > 1:
+        some = torch.linspace(0, len(rows) - 1, min(len(rows), _MOST_LOCAL_ANSWERS), dtype=torch.float64).round().long()
+        rows, known = rows[some], known[some]
         by_line = (hypotheses.known_probability(z[rows], target.odds[rows]) @ hypotheses.weight).clamp(0.02, 0.98)
         shift = LocalShift.fit(target.features[rows], target.nearest[rows], torch.logit(by_line), known, target.region)
         moved = shift(target.features, target.nearest)
     probability = hypotheses.known_probability(z, target.odds, moved)
     threshold = _threshold_of_largest_h(probability, hypotheses)
-    return RejectionPosterior(scale, hypotheses, shift, threshold)
+    return RejectionPosterior(target.scale, hypotheses, shift, threshold)
 
 
 def _threshold_of_largest_h(probability: Tensor, hypotheses: Hypotheses) -> float:

@@ -12,7 +12,9 @@ from uniot.rejection.posterior import RejectionPosterior, TargetScores, nearness
 _PART = 0.05
 
 
-def questions(posterior: RejectionPosterior, target: TargetScores, answers: Answers, n: int = 1) -> Tensor:
+def questions(
+    posterior: RejectionPosterior, target: TargetScores, answers: Answers, n: int = 1, known: Tensor | None = None
+) -> Tensor:
     """Return the rows of the target whose answers say most, (n,), the most important first.
 
     The first question is about the samples of lowest score and the second about those of highest score, which tell
@@ -24,8 +26,10 @@ def questions(posterior: RejectionPosterior, target: TargetScores, answers: Answ
         target: scores, nearest classes and features of the target.
         answers: which samples were asked about.
         n: number of rows; fewer if fewer are left.
+        known: probability of being known by the posterior, (n_samples,); computed if None.
     """
-    known = posterior.known_probability(target.odds, target.nearest, target.features)
+    if known is None:
+        known = posterior.known_probability(target.odds, target.nearest, target.features)
     n_samples = len(known)
     free = torch.ones(n_samples, dtype=torch.bool)
     free[torch.from_numpy(answers.rows)] = False

@@ -27,6 +27,7 @@ from uniot.io.files import MOST_TEXT_BYTES, parse_json, read_bounded, write_text
 from uniot.io.predictions import Prediction, read_predictions
 from uniot.io.tensor_files import StoredTensors, read_tensors, write_tensors
 from uniot.io.text import as_utf8
+from uniot.rejection.answers import Answers
 from uniot.runs.files import RunFiles
 
 if TYPE_CHECKING:
@@ -139,7 +140,7 @@ def _as_jpeg(image: Image) -> bytes:
 FILE = RunFiles(Path()).annotations.name
 FORMAT = "uniot-labels-1"
 
-_Rows = tuple[dict[str, str], list[tuple[int, int, int]], list[tuple[int, str]]]
+_Rows = tuple[dict[str, str], list[tuple[int, int, int, int]], list[tuple[int, str]]]
 
 
 def read_annotations(model: AdaptedModel, folder: Path) -> Annotations | None:
@@ -168,12 +169,19 @@ def read_annotations(model: AdaptedModel, folder: Path) -> Annotations | None:
     start = start_places(model.target, n_groups)
     if about != {"format": FORMAT, "run": run_digest(model.fingerprint, samples, classes, start)}:
         return None
-    place, by_hand = start.copy(), np.zeros(len(start), dtype=bool)
-    for row, now, person in standings:
-        place[row], by_hand[row] = now, bool(person)
-    return Annotations.of(
-        samples, start, place, by_hand, {number: name for number, name in names if name}, classes, n_groups
-    )
+    place, (by_hand, cannot_tell) = start.copy(), told_rows(model.answers, len(start))
+    for row, now, person, unsure in standings:
+        place[row], by_hand[row], cannot_tell[row] = now, bool(person), bool(unsure)
+    group_names = {number: name for number, name in names if name}
+    return Annotations.of(samples, start, place, by_hand, cannot_tell, group_names, classes, n_groups)
+
+
+def told_rows(answers: Answers, n_samples: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return which samples have an answer, and about which a person could not say; two masks, (n_samples,)."""
+    told, unsure = np.zeros(n_samples, dtype=bool), np.zeros(n_samples, dtype=bool)
+    told[answers.decided.rows] = True
+    unsure[answers.rows] = ~told[answers.rows]
+    return told, unsure
 
 
 def start_places(answers: Prediction, n_groups: int) -> NDArray[np.int64]:
@@ -186,6 +194,12 @@ def run_digest(fingerprint: str, samples: Sequence[str], classes: Sequence[str],
     """Return a digest of everything that an annotation refers to; it differs between runs."""
     described = json.dumps([fingerprint, list(samples), list(classes), start.tolist()])
     return hashlib.sha256(described.encode()).hexdigest()
+
+
+def has_column(connection: sqlite3.Connection, table: str, column: str) -> bool:
+    """Return whether a table of a database has a column."""
+    found = connection.execute("SELECT 1 FROM pragma_table_info(?) WHERE name = ?", (table, column))
+    return found.fetchone() is not None
 
 
 def _read(path: Path) -> _Rows:
@@ -202,8 +216,10 @@ def _rows(address: str) -> _Rows:
         if not connection.execute("SELECT 1 FROM sqlite_master").fetchone():
             return {}, [], []
         connection.execute("BEGIN")  # one consistent state, even if a page writes at the same time
+        # Earlier versions did not store "cannot tell".
+        unsure = "cannot_tell" if has_column(connection, "samples", "cannot_tell") else "0"
         return (
             dict(connection.execute("SELECT key, value FROM about")),
-            connection.execute("SELECT row, place, by_hand FROM samples").fetchall(),
+            connection.execute(f"SELECT row, place, by_hand, {unsure} FROM samples").fetchall(),
             connection.execute("SELECT number, name FROM groups").fetchall(),
         )

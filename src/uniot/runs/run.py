@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -23,6 +24,7 @@ from uniot.runs.pictures import Pictures, read_annotations
 from uniot.runs.saving import RunWriter, is_saved
 
 if TYPE_CHECKING:
+    from uniot.discovery.annotations import Annotations
     from uniot.training.model import AdaptedModel
 
 Average = Literal["class", "instance"]
@@ -108,20 +110,30 @@ class Run:
         return load_model(self.folder)
 
     @cached_property
-    def _unannotated_model(self) -> AdaptedModel:
-        return self.saved_model.with_preference(*self._preference)
+    def _annotations(self) -> Annotations | None:
+        return read_annotations(self.saved_model, self.folder)
+
+    @cached_property
+    def answered_model(self) -> AdaptedModel:
+        """Return the model after all answers of people, with the preference, without names and moved samples.
+
+        It decides about new samples as `model` does, except that groups have no names.
+        """
+        model, annotations = self.saved_model, self._annotations
+        answered = model if annotations is None else model.with_answers(annotations.answers)
+        return answered.with_preference(*self._preference)
 
     @cached_property
     def model(self) -> AdaptedModel:
-        """Return the model, with the preference and the annotations of the run.
+        """Return the model after all that people decided: their answers, the preference, places and names.
 
         Raises:
             RunFolderError: the model is damaged, or its rule no longer exists.
             DataError: a preference was given and the run was shared without its target.
         """
-        annotations = read_annotations(self.saved_model, self.folder)
-        model = self._unannotated_model
-        return model if annotations is None else model.with_annotations(annotations)
+        if self._annotations is None:
+            return self.answered_model
+        return self.saved_model.with_annotations(self._annotations, *self._preference)
 
     @cached_property
     def predictions(self) -> Predictions:
@@ -155,7 +167,7 @@ class Run:
 
     @cached_property
     def metrics(self) -> Mapping[str, Any] | None:
-        """Return the scores that `uniot evaluate` wrote; None without them, or if another preference was given."""
+        """Return the scores that `uniot evaluate` wrote; None without them, or if they are those of other decisions."""
         if self._preference != (None, None) or not self.files.metrics.is_file():
             return None
         try:
@@ -166,6 +178,8 @@ class Run:
             raise RunFolderError(
                 f"{self.files.metrics} cannot be read ({error}). Remove it, or run `uniot evaluate` again."
             ) from None
+        if metrics.get("decisions", decisions_digest(self.saved_model)) != decisions_digest(self.model):
+            return None
         return metrics
 
     @property
@@ -184,19 +198,19 @@ class Run:
         average: Average = "class",
         rows: np.ndarray | None = None,
     ) -> Evaluation:
-        """Score the predictions of the run against true labels; annotations by people are not part of the scores.
+        """Score the predictions of the run against true labels, except those of samples that a person labelled.
 
         Args:
             labels: true target labels, (n_samples,); or the path of a file of labels, which are matched to the samples
                 by name if the file has names.
             average: "class" for means over classes, "instance" for means over samples.
-            rows: mask or indices of the samples to score; all of them if None.
+            rows: mask or indices of the samples to score; those that no person labelled if None.
 
         Returns:
             The scores of `uniot.evaluate`.
 
         Raises:
-            DataError: there is not one label per sample.
+            DataError: there is not one label per sample, or a person labelled all of them.
             RunFolderError: the run was shared without its target.
 
         Examples:
@@ -205,7 +219,14 @@ class Run:
         self.require_target("to evaluate")
         if isinstance(labels, (str, Path)):
             labels = read_labels(Path(labels), self.predictions.names)
-        return evaluate_model(self._unannotated_model, labels, average, rows)
+        if rows is None and self.model.labelled_by_people.any():
+            rows = ~self.model.labelled_by_people
+            if not rows.any():
+                raise DataError(
+                    f"people labelled all {counted(self.n_target, 'sample')} of {self.folder}, so that there is no "
+                    "prediction to score. Give `rows` to score them nevertheless."
+                )
+        return evaluate_model(self.model, labels, average, rows)
 
     def report(self, path: str | Path | None = None) -> Path:
         """Write the report of the run as one HTML file that needs no network.
@@ -250,15 +271,22 @@ def evaluate_model(
     target = model.target.rows(chosen)
     return evaluate(
         truth[chosen],
-        model.labels(target),
+        # Without the names of groups: a group is unknown, whatever people call it.
+        target.labels(model.classes, model.unknown),
         source_classes=model.classes,
         unknown=model.unknown,
         average=average,
-        known_score=model.target_odds[chosen],
+        known_score=model.odds_after_answers[chosen],
         nearest=model.classes[target.nearest],
         features=model.target_features[chosen] if model.feature_rows is None else None,
         groups=target.group,
     )
+
+
+def decisions_digest(model: AdaptedModel) -> str:
+    """Return a digest of which target samples are known, with which class, and which of them people labelled."""
+    classes = np.where(model.target.known, model.target.nearest, -1).astype("<i8")
+    return hashlib.sha256(classes.tobytes() + np.packbits(model.labelled_by_people).tobytes()).hexdigest()
 
 
 def preference_line(model: AdaptedModel) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import torch
@@ -110,7 +111,7 @@ class AdaptedModel:
                 "Leave them out, or use the run folder that `uniot adapt` wrote."
             )
         settings = self.settings.model_copy(update={"private_prior": wanted.private_prior, "prefer": wanted.prefer})
-        return replace(self, settings=settings)._decided_again()
+        return self._changed(settings=settings)._decided_again()
 
     def ask(self, n: int = 1) -> np.ndarray:
         """Return the rows of the target whose answers say most about the line between known and unknown, (n,).
@@ -123,7 +124,7 @@ class AdaptedModel:
         """
         scores = self._target_scores("there is nothing to ask about")
         posterior = self.posterior or fit_posterior(scores, self.answers)
-        return np.asarray(questions(posterior, scores, self.answers, n).numpy())
+        return np.asarray(questions(posterior, scores, self.answers, n, self._known_probability).numpy())
 
     def with_answers(self, answers: Answers) -> AdaptedModel:
         """Return the same model after all answers of a person so far; what a person said is not overruled.
@@ -135,8 +136,10 @@ class AdaptedModel:
         """
         scores = self._target_scores("nothing can be told about it")
         answers.check(len(self.target_odds), len(self.classes))
+        if answers.by_row == self.answers.by_row:
+            return self
         posterior = fit_posterior(scores, answers) if len(answers.decided) else None
-        return replace(self, answers=answers, posterior=posterior)._decided_again()
+        return self._changed(answers=answers, posterior=posterior)._decided_again()
 
     @cached_property
     def private_share_interval(self) -> tuple[float, float]:
@@ -151,6 +154,10 @@ class AdaptedModel:
                 "wrote."
             )
         self.require_all_features(consequence)
+        return self._scores_by_rule
+
+    @cached_property
+    def _scores_by_rule(self) -> TargetScores:
         return TargetScores(
             odds=torch.from_numpy(self.target_odds),
             nearest=torch.from_numpy(self.target_nearest),
@@ -158,17 +165,32 @@ class AdaptedModel:
             rejected=rejected_fraction(self.target_odds),
         )
 
-    def _odds_after_answers(self) -> np.ndarray:
-        """Return the largest odds of each target sample by the rule and the answers, without a preference."""
+    def _changed(self, **changes: Any) -> AdaptedModel:
+        """Return a model of the same rule and target with other answers, preference or predictions."""
+        changed = replace(self, **changes)
+        # What follows from rule and target alone is computed once, and what follows from the answers once per answer.
+        vars(changed)["_scores_by_rule"] = self._scores_by_rule
+        if "posterior" not in changes and self.posterior is not None:
+            vars(changed)["_known_probability"] = self._known_probability
+        return changed
+
+    @cached_property
+    def _known_probability(self) -> Tensor:
+        """Return the probability that each target sample is known, by rule and answers, (n_target,)."""
+        scores = self._target_scores("it cannot be decided again")
+        posterior = self.posterior or fit_posterior(scores, self.answers)
+        return posterior.known_probability(scores.odds, scores.nearest, scores.features)
+
+    @cached_property
+    def odds_after_answers(self) -> np.ndarray:
+        """Return the largest odds of each target sample by rule and answers, without a preference, (n_target,)."""
         if self.posterior is None:
             return self.target_odds
-        scores = self._target_scores("it cannot be decided again")
-        known = self.posterior.known_probability(scores.odds, scores.nearest, scores.features)
-        return np.asarray(self.posterior.odds(known).numpy())
+        return np.asarray(self.posterior.odds(self._known_probability).numpy())
 
     def _decided_again(self) -> AdaptedModel:
         """Return the model with its target decided by rule, answers and preference."""
-        odds = self._odds_after_answers()
+        odds = self.odds_after_answers
         threshold = threshold_for(odds, self.settings.private_prior, self.settings.prefer)
         largest = torch.from_numpy(odds)[:, None]
         decision = Decision(largest, largest[:, 0] >= 1).by_threshold(threshold)
@@ -191,24 +213,33 @@ class AdaptedModel:
             if self.groups.n_groups:
                 group[joining] = self.groups.nearest(self.target_features[joining])
             target = replace(target, group=group, group_confidence=self.groups.confidence(self.target_features, group))
-        return replace(
-            self,
+        return self._changed(
             groups=replace(self.groups, group=target.group[~known]),
             absence=absence(target, len(self.classes)),
             target=target,
             threshold=threshold,
         )
 
-    def with_annotations(self, annotations: Annotations) -> AdaptedModel:
-        """Return the same model, whose answers follow what people decided about the target.
+    def with_annotations(
+        self, annotations: Annotations, private_prior: float | None = None, prefer: str | None = None
+    ) -> AdaptedModel:
+        """Return the same model after what people decided about the target: their answers, places and names.
+
+        Args:
+            annotations: of the target.
+            private_prior: as for `with_preference`.
+            prefer: as for `with_preference`.
 
         Raises:
+            SettingsError: both preferences are given, or one is out of its range.
             DataError: the run does not have the features of its whole target.
         """
         self.require_all_features("its samples cannot be labelled")
-        target = annotations.for_target(self.target, self.target_features)
-        return replace(
-            self,
+        answered = self.with_answers(annotations.answers)
+        annotations = annotations.after(answered.target)
+        preferred = answered.with_preference(private_prior, prefer)
+        target = annotations.for_target(preferred.target, self.target_features)
+        return preferred._changed(
             absence=absence(target, len(self.classes)),
             target=target,
             annotations=annotations,
@@ -228,6 +259,21 @@ class AdaptedModel:
         return np.asarray(self.classes[self.absence > ABSENT])
 
     @property
+    def labelled_by_people(self) -> np.ndarray:
+        """Return which target samples a person said the class of, or that they have none, (n_target,)."""
+        labelled = np.zeros(len(self.target), dtype=bool)
+        labelled[self.answers.decided.rows] = True
+        return labelled
+
+    def expected_change(self, row: int) -> float:
+        """Return the expected fraction of the target that an answer about a row moves between known and unknown."""
+        known, changed = float(self._known_probability[row]), 0.0
+        for chance, answer in ((known, int(self.target_nearest[row])), (1 - known, UNKNOWN)):
+            after = self.with_answers(self.answers.told([row], [answer]))
+            changed += chance * float((after.target.known != self.target.known).mean())
+        return changed
+
+    @property
     def group_names(self) -> Mapping[int, str]:
         """Return the names that people gave to private groups; empty without annotations."""
         return {} if self.annotations is None else self.annotations.group_names
@@ -237,7 +283,7 @@ class AdaptedModel:
         """Return the fraction of the target that is called unknown without a preference; NaN without a target."""
         if self.threshold is None:
             return float((~self.target.known).mean()) if len(self.target) else float("nan")
-        return rejected_fraction(self._odds_after_answers())
+        return rejected_fraction(self.odds_after_answers)
 
     def decide(self, features: Tensor) -> Decision:
         """Decide about transformed features, by the threshold of the preference if there is one.
