@@ -373,7 +373,7 @@ def test_what_cannot_be_done_is_told_in_a_sentence(
         (("office31", "--features", "x.npz", "--quick"), "--purpose and --quick are for --study universality"),
         (("office31", "--features", "x.npz", "--features", "y.npz"), "--features is given more than once"),
         (("--features", "x.npz"), "no data set is named. Give one, such as `uniot benchmark office31"),
-        (("office31", "--features", "x.npz", "--study", "universal"), "beyond, universality."),
+        (("office31", "--features", "x.npz", "--study", "universal"), "beyond, universality, answers."),
     ],
 )
 def test_what_is_of_this_study_alone_is_refused_elsewhere(

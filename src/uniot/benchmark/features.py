@@ -149,22 +149,43 @@ class DataSet:
         name: name in tables.
         features: file or folder with the embeddings of its domains.
         domains: facts about each domain.
+        tasks: source and target of the pairs of domains that are meant; empty for all pairs.
     """
 
     name: str
     features: Path
     domains: tuple[DomainFacts, ...]
+    tasks: tuple[tuple[str, str], ...] = ()
 
     @classmethod
     def read(cls, name: str, features: Path) -> DataSet:
         """Return a data set with the facts of all domains of a file or a folder."""
         facts = read_facts(features, domain_names(features))
-        return cls(folder_name(name, "the name of a data set"), features, tuple(facts))
+        return cls(folder_name(name, "the name of a data set"), features, tuple(facts), _listed_pairs(features))
 
     def pairs(self) -> dict[str, tuple[DomainFacts, DomainFacts]]:
         """Return source and target of every ordered pair of domains that share two classes or more, by task."""
-        found = {f"{source.name}2{target.name}": (source, target) for source, target in permutations(self.domains, 2)}
+        found = {
+            f"{source.name}2{target.name}": (source, target)
+            for source, target in permutations(self.domains, 2)
+            if not self.tasks or (source.name, target.name) in self.tasks
+        }
         return {task: pair for task, pair in found.items() if len(shared_class_sizes(*pair)) >= 2}
+
+
+def _listed_pairs(where: Path) -> tuple[tuple[str, str], ...]:
+    """Return the entry `pairs` of a file of features; empty without one."""
+    if not where.is_file():
+        return ()
+    with _arrays(where) as arrays:
+        if "pairs" not in arrays.files:
+            return ()
+        pairs, names = arrays["pairs"], {name.removesuffix("_x") for name in arrays.files if name.endswith("_x")}
+    if pairs.ndim != 2 or pairs.shape[1] != 2 or not set(pairs.ravel().tolist()) <= names:
+        raise DataError(
+            f"pairs of {where} are not rows of two domains. Give source and target per row, of {listed(names)}."
+        )
+    return tuple((source, target) for source, target in pairs.tolist())
 
 
 def shared_class_sizes(source: DomainFacts, target: DomainFacts) -> dict[str, int]:

@@ -56,6 +56,7 @@ class Job:
         draw: number of target samples per class; None for all samples of the target's classes.
         dataset: name of the data set in a benchmark of several; empty otherwise.
         oracle_selection: number of steps at which the model is scored with target labels, for a column of its own.
+        oracle_answers: whether a person is simulated who answers the model's questions with target labels.
     """
 
     method: str
@@ -75,6 +76,7 @@ class Job:
     draw: TargetDraw | None = None
     dataset: str = ""
     oracle_selection: int = 0
+    oracle_answers: bool = False
 
     def __str__(self) -> str:
         of_set = f"{self.dataset}, " if self.dataset else ""
@@ -98,8 +100,9 @@ class Job:
         if self.draw is None:
             # Keeps the digest of results that were made before targets could be drawn.
             del values["draw"]
-        if not self.oracle_selection:
-            del values["oracle_selection"]
+        for name in ("oracle_selection", "oracle_answers"):
+            if not values[name]:
+                del values[name]
         return hashlib.sha256(f"{PROTOCOL} {json.dumps(values, sort_keys=True)}".encode()).hexdigest()
 
     def write(self, folder: Path) -> None:

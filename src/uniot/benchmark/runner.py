@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from uniot.benchmark.oracle_answers import AnswerScore
 from uniot.benchmark.results import Result, write_results
 from uniot.io.files import only_one_writer, write_text
 
@@ -44,6 +45,12 @@ def finished(job: Job, folder: Path) -> Result | None:
     except (OSError, ValueError, KeyError, TypeError):
         # Absent, damaged, or of another version: the job is run again.
         return None
+
+
+def read_oracle_answers(folder: Path) -> list[AnswerScore]:
+    """Return the scores after simulated answers in the folder of a finished job."""
+    about = json.loads((folder / _RESULT).read_text(encoding="utf-8"))
+    return [AnswerScore(**row) for row in about["oracle_answers"]]
 
 
 def write_failure(folder: Path, sentence: str, details: str = "") -> None:

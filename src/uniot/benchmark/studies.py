@@ -89,7 +89,7 @@ class Study:
 STUDIES = ("ablation", "robustness", "sensitivity", "target-learners", "beyond")
 """Names of the studies: Tables 4 and S3, Fig. 3, Fig. S1b to d with the number of clusters; the last two are ours.
 
-The study of several data sets is in `uniot.benchmark.universality`.
+Those of several data sets are in `uniot.benchmark.universality` and `uniot.benchmark.answers`.
 """
 
 
@@ -120,7 +120,7 @@ def make_study(name: str, tasks: TaskSet, setting: str, split: ClassSplit) -> St
         published = {} if tasks.published is None else tasks.splits([])
         further = {other: classes for other, classes in published.items() if other != setting}
         return Study(name, methods, (), setting, split, further=further if setting in published else {})
-    raise SettingsError(f"there is no study called {name!r}. Take one of: {', '.join(STUDIES)}, universality.")
+    raise SettingsError(f"there is no study called {name!r}. Take one of: {', '.join(STUDIES)}, universality, answers.")
 
 
 def _variants(method: str) -> list[str]:

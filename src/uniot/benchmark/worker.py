@@ -30,6 +30,7 @@ from threadpoolctl import threadpool_limits
 from uniot import __version__
 from uniot.benchmark.features import TaskData, draw_target, read_domain, task_data
 from uniot.benchmark.jobs import PROTOCOL, Job
+from uniot.benchmark.oracle_answers import AnswerScore, oracle_answers
 from uniot.benchmark.results import Result
 from uniot.benchmark.runner import _ERROR, _RESULT, LOG, write_failure
 from uniot.errors import DataError, UniotError
@@ -48,10 +49,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Holds the row of a job in the tables, and every score with its notes."""
+    """The row of a job in the tables, every score with its notes, and the scores after simulated answers."""
 
     result: Result
     evaluation: Evaluation
+    answers: tuple[AnswerScore, ...] = ()
 
 
 def run_job(job: Job) -> Outcome:
@@ -71,6 +73,8 @@ def run_job(job: Job) -> Outcome:
             seconds = time.perf_counter() - began - (0 if oracle is None else oracle.seconds)
             cpu_seconds = time.process_time() - began_cpu - (0 if oracle is None else oracle.cpu_seconds)
             outcome = _scored(job, model, data.oracle_target_labels, (seconds, cpu_seconds))
+            if job.oracle_answers:
+                outcome = replace(outcome, answers=tuple(oracle_answers(model, data.oracle_target_labels, job.seed)))
             if oracle is None:
                 return outcome
             best = max(oracle.best, outcome.result.h or 0.0)
@@ -221,6 +225,8 @@ def perform(folder: Path) -> bool:
             "result": asdict(outcome.result),
             "evaluation": outcome.evaluation.to_dict(),
         }
+        if job.oracle_answers:
+            about["oracle_answers"] = [asdict(one) for one in outcome.answers]
         write_text(folder / _RESULT, json.dumps(about, indent=1, ensure_ascii=False) + "\n")
     except Exception as error:
         sentence = str(error) if isinstance(error, UniotError) else f"{type(error).__name__}: {error}"

@@ -17,9 +17,9 @@ from uniot.cli.benchmark_inputs import (
     make_launcher,
     own_split,
     plan_scenarios,
-    refuse_for_universality,
+    refuse_for_scenarios,
 )
-from uniot.cli.benchmark_screen import show, show_end, show_study, show_universality, watching
+from uniot.cli.benchmark_screen import show, show_answers, show_end, show_study, show_universality, watching
 from uniot.cli.screen import console
 from uniot.errors import DataError, SettingsError
 
@@ -30,7 +30,9 @@ if TYPE_CHECKING:
     from uniot.benchmark.studies import Study
     from uniot.datasets.catalogue import ClassSplit
 
-_DATA, _SPLIT, _WHERE, _UNIVERSALITY = "Data", "A split of your own", "Where it runs", "Study universality"
+_DATA, _SPLIT, _WHERE = "Data", "A split of your own", "Where it runs"
+_SCENARIOS = "Studies universality and answers"
+_OF_SCENARIOS = ("universality", "answers")
 
 
 def benchmark(
@@ -39,7 +41,7 @@ def benchmark(
         str | None,
         typer.Argument(
             help="office31, office-home, visda, domainnet; or a name for a set of your own. Without it, "
-            "--study universality runs on all sets that it is given, and on the digits of the install."
+            "--study universality and answers run on all sets that they are given, and on the digits of the install."
         ),
     ] = None,
     methods: Annotated[
@@ -52,8 +54,8 @@ def benchmark(
         str | None,
         typer.Option(
             help="Vary one thing at a time: ablation, robustness, sensitivity as the paper does; target-learners, "
-            "which has other losses in place of L_PCD; beyond; or universality: every kind of class split and target, "
-            "on several data sets."
+            "which has other losses in place of L_PCD; beyond; universality: every kind of class split and target, on "
+            "several data sets; or answers: what simulated answers of a person are worth, on the same."
         ),
     ] = None,
     tasks: Annotated[str | None, typer.Option(help="Tasks such as A2W,D2W. Default: all, or the study's.")] = None,
@@ -128,13 +130,13 @@ def benchmark(
         str | None,
         typer.Option(
             help="Which splits: choice, on which defaults are chosen, or check, on which nothing is chosen; choice.",
-            rich_help_panel=_UNIVERSALITY,
+            rich_help_panel=_SCENARIOS,
         ),
     ] = None,
     quick: Annotated[
         bool,
         typer.Option(
-            "--quick", help="One split and two pairs of domains of each data set.", rich_help_panel=_UNIVERSALITY
+            "--quick", help="One split and two pairs of domains of each data set.", rich_help_panel=_SCENARIOS
         ),
     ] = False,
     jobs: Annotated[
@@ -170,8 +172,9 @@ def benchmark(
     chosen = Options() if options is None else Options.read(options)
     if steps is not None:
         chosen = Options({**chosen.shared, "steps": steps}, chosen.of_method)
-    if study == "universality":
-        refuse_for_universality(
+    if study in _OF_SCENARIOS:
+        refuse_for_scenarios(
+            study,
             split=split,
             common=common,
             source_private=source_private,
@@ -185,6 +188,7 @@ def benchmark(
         )
         launcher = make_launcher(out, jobs, threads, slurm_set or [], slurm=slurm)
         planned = plan_scenarios(
+            study,
             out,
             dataset,
             features or [],
@@ -197,17 +201,22 @@ def benchmark(
             threads=threads,
             quick=quick,
         )
-        _run(planned, out, launcher, partial(show_universality, planned, purpose=purpose or "choice"))
+        shown = show_universality if study == "universality" else show_answers
+        _run(planned, out, launcher, partial(shown, planned, purpose=purpose or "choice"))
         return
     if purpose is not None or quick:
-        raise SettingsError("--purpose and --quick are for --study universality. Leave them out, or give it.")
+        raise SettingsError(
+            "--purpose and --quick are for --study universality and answers. Leave them out, or give one of these."
+        )
     if dataset is None:
         raise SettingsError(
-            "no data set is named. Give one, such as `uniot benchmark office31 …`; only --study universality does "
-            "without."
+            "no data set is named. Give one, such as `uniot benchmark office31 …`; only --study universality "
+            "and answers do without."
         )
     if features is not None and len(features) > 1:
-        raise SettingsError("--features is given more than once, which is for --study universality. Give one file.")
+        raise SettingsError(
+            "--features is given more than once, which is for --study universality and answers. Give one file."
+        )
     file = Path(features[0]) if features else None
     if (file is None) == (images is None):
         raise DataError("give the data with --features FILE or with --images FOLDER, one of the two.")

@@ -119,17 +119,18 @@ def embed_images(
     return folder
 
 
-def refuse_for_universality(**options: object) -> None:
-    """Raise an error if an option is given (not None) that the study has no use for."""
+def refuse_for_scenarios(study: str, **options: object) -> None:
+    """Raise an error if an option is given (not None) that the study of scenarios has no use for."""
     for name, value in options.items():
         if value is not None:
             raise SettingsError(
-                f"--{name.replace('_', '-')} is not for --study universality, which draws its own splits from "
+                f"--{name.replace('_', '-')} is not for --study {study}, which draws its own splits from "
                 "--features NAME=FILE. Leave it out."
             )
 
 
 def plan_scenarios(
+    study: str,
     out: Path,
     dataset: str | None,
     features: Sequence[str],
@@ -146,6 +147,7 @@ def plan_scenarios(
     """Return the jobs of the study; if the digits are among the data sets, write their features to `out`.
 
     Args:
+        study: universality or answers.
         out: folder of the benchmark.
         dataset: the only data set that is asked for; None for all.
         features: as typed, NAME=FILE of each data set.
@@ -158,6 +160,7 @@ def plan_scenarios(
         threads: number of threads of a job.
         quick: one split and two pairs of each data set.
     """
+    from uniot.benchmark.answers import ANSWERS, plan_answers
     from uniot.benchmark.features import DIGITS, DataSet, write_digits
     from uniot.benchmark.jobs import check_methods
     from uniot.benchmark.scenarios import check_scenarios
@@ -172,7 +175,7 @@ def plan_scenarios(
     if dataset in (None, DIGITS):
         with only_one_writer(out):
             data_sets.append(DataSet.read(DIGITS, write_digits(out / "embeddings")))
-    return plan_universality(
+    return (plan_answers if study == ANSWERS else plan_universality)(
         data_sets,
         methods=chosen,
         purpose=purpose,

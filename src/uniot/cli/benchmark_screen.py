@@ -154,6 +154,27 @@ def show_universality(jobs: Sequence[Job], summary: Summary, out: Path, *, purpo
     return write_universality(out, scores, purpose=purpose)
 
 
+def show_answers(jobs: Sequence[Job], summary: Summary, out: Path, *, purpose: str) -> list[Path]:
+    """Print the regret by the number of simulated answers and write all scores.
+
+    Returns:
+        The files that were written.
+    """
+    from uniot.benchmark.answers import COLUMNS, answer_rows, summarise_answers, summary_lines, write_answers
+    from uniot.benchmark.runner import read_oracle_answers
+
+    done = [job for job, result in zip(jobs, summary.results, strict=True) if not result.failure]
+    rows = answer_rows(done, [read_oracle_answers(job.folder(out)) for job in done])
+    shown = RichTable(box=None, pad_edge=False)
+    for place, column in enumerate(COLUMNS):
+        shown.add_column(column, justify="right" if place > 3 else "left")
+    for one in summarise_answers(rows):
+        for line in summary_lines(one):
+            shown.add_row(*line)
+    console(_WIDTH_OF_A_FILE).print(shown)
+    return write_answers(out, rows, purpose=purpose)
+
+
 _MOST_RUNNING = 8
 _REFRESHES_PER_SECOND = 4
 
