@@ -48,6 +48,7 @@ class World:
     shared: Path
     features: Path
     labels: Path
+    answers: Path
 
 
 @pytest.fixture(scope="module")
@@ -75,17 +76,22 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     assert run("pipe", "push", made, shared).code == 0
     labels = top / "labels.jsonl"
     labels.write_text(json.dumps({"path": f"{HOSTILE}/0.jpg", "label": "[bold]group :dog: {0}"}), encoding="utf-8")
-    return World(top, source, target, truth, made, shared, features, labels)
+    answers = top / "answers.csv"
+    with answers.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows([("path", "answer"), (f"{HOSTILE}/0.jpg", "unknown"), (f"{HOSTILE}/1.jpg", "?")])
+    return World(top, source, target, truth, made, shared, features, labels, answers)
 
 
 @dataclass(frozen=True)
 class Case:
-    """A call of a command: its arguments, its exit code, whether it prints a name, and the width of the terminal."""
+    """A call of a command: its arguments, its exit code, whether it prints a name, the width of the terminal, and what
+    somebody types."""
 
     arguments: tuple[object, ...]
     code: int = 0
     shows: bool = True
     columns: int = 100
+    typed: str = ""
 
 
 Cases = Callable[[World, Path], list[Case]]
@@ -125,6 +131,19 @@ CASES: dict[str, Cases] = {
     "report": lambda world, new: [
         Case(("report", world.run, "--out", new.with_suffix(".html"))),
         Case(("report", new), 1),
+    ],
+    "ask": lambda world, new: [
+        Case(("ask", world.run), typed=f"n\nc {OF_A_TASK}\n\nc\n1\ns\nu\ny\nq\n"),
+        Case(("ask", world.run, "--questions", 3, "--out", new.with_suffix(".csv"))),
+        Case(("ask", world.run, "--forget"), shows=False),
+        Case(("ask", new), 1),
+        Case(("ask", world.shared), 1),
+    ],
+    "tell": lambda world, new: [
+        Case(("tell", world.run, world.answers)),
+        Case(("tell", world.run, world.source), 1),
+        Case(("tell", world.run, new), 1),
+        Case(("tell", new, world.answers), 1),
     ],
     "label": lambda world, new: [
         Case(("label", world.run, "--import", world.labels)),
@@ -206,6 +225,7 @@ def test_command_prints_no_control_character_of_a_name(command, mode, world, tmp
     if command == "methods":
         request.getfixturevalue("installed_methods")
     for case in CASES[command](world, tmp_path / HOSTILE):
+        monkeypatch.setattr(sys, "stdin", io.StringIO(case.typed))
         printed = run(mode, *case.arguments, columns=case.columns)
         assert printed.code == case.code, printed.text
         check(printed.text, mode, shows=case.shows)

@@ -10,6 +10,7 @@ import typer
 
 from uniot import __version__
 from uniot.cli.adapt import adapt
+from uniot.cli.ask import ask, tell
 from uniot.cli.benchmark import benchmark
 from uniot.cli.catalogue import app as data
 from uniot.cli.catalogue import methods
@@ -39,6 +40,8 @@ for command in (
     predict,
     evaluate,
     report,
+    ask,
+    tell,
     label,
     train_source,
     embed,

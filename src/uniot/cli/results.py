@@ -12,6 +12,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from uniot.cli.ask import share_line
 from uniot.cli.screen import (
     console,
     show_next,
@@ -33,6 +34,10 @@ if TYPE_CHECKING:
     from uniot.metrics.evaluate import Evaluation
     from uniot.training.history import ExperimentLogger
     from uniot.training.model import AdaptedModel
+
+
+# An interval of the share of unknown samples that is wider than this calls for answers of a person.
+_WIDE = 0.2
 
 
 def show_result(
@@ -80,10 +85,15 @@ def show_result(
     preference = preference_line(model)
     if preference is not None:
         screen.print(preference)
+    interval = model.shown_share_interval
+    if interval is not None:
+        screen.print(share_line(float((~model.target.known).mean()), interval))
     screen.print(judged_by(model))
     show_reliability(model, shown)
     new = "photo.jpg" if inputs.images is not None else "new.npz"
     following = {command("report", out): "a page to look at"}
+    if interval is not None and interval[1] - interval[0] > _WIDE:
+        following = {command("ask", out): "ten answers settle how many are unknown", **following}
     if model.groups.n_groups:
         following[command("label", out)] = "name the groups"
     elif not model.target.known.all():

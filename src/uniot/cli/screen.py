@@ -213,9 +213,9 @@ def show_warning(words: str) -> None:
 
 def show_reliability(model: AdaptedModel, shown: Collection[str] = ()) -> None:
     """Print the estimated accuracy, and the warnings that were not shown before."""
-    if model.reliability is None:
+    screen, found = console(), model.reliability_of_decision
+    if found is None:
         return
-    screen, found = console(), model.reliability
     if found.accuracy is not None:
         screen.print(found.sentence)
     for words in found.warnings:

@@ -14,7 +14,7 @@ from urllib.parse import quote
 from uniot.discovery.annotations import DISCARDED, class_index, is_class
 from uniot.errors import DataError, RunFolderError
 from uniot.io.csv_tables import CsvError, dict_reader
-from uniot.io.files import temporary_path, write_text
+from uniot.io.files import MOST_TEXT_BYTES, read_bounded, temporary_path, write_text
 from uniot.io.text import as_utf8, listed, quoted
 from uniot.labelling import Line, clean_name, write_names
 from uniot.runs.files import LABEL_COLUMNS, RunFiles
@@ -246,12 +246,85 @@ def _label(where: str, line: dict[str, Any]) -> str | None:
     return name
 
 
-def _csv_lines(text: str) -> Iterator[tuple[int, dict[str, Any]]]:
+@dataclass(frozen=True)
+class TableOfAnswers:
+    """Answers that were read from a table.
+
+    Attributes:
+        answers: index of a source class, `UNKNOWN` or `CANNOT_TELL` by row of the target.
+        n_repeated: samples with several answers, of which the last one counts.
+    """
+
+    answers: dict[int, int]
+    n_repeated: int
+
+
+def parse_answers(text: str, target: Target) -> TableOfAnswers:
+    """Parse answers in CSV: `path` or `sample` as in predictions.csv, or `row`; and `answer`.
+
+    An answer is a source class, the label of unknown samples, or `?` or nothing for "cannot tell".
+
+    Raises:
+        DataError: a column is missing, a sample or a class does not exist, or the text is not CSV.
+    """
+    row_of = {as_utf8(name): row for row, name in enumerate(target.names)}
+    answers: dict[int, int] = {}
+    repeated: set[int] = set()
+    missing: list[str] = []
+    for number, line in _csv_lines(text.removeprefix("\ufeff"), "answer", (*SAMPLE_COLUMNS, "row")):
+        column = next(name for name in (*SAMPLE_COLUMNS, "row") if name in line)
+        name, said = str(line[column] or ""), str(line["answer"] or "").strip()
+        row = _row_number(name, len(target.names), number) if column == "row" else row_of.get(as_utf8(name))
+        if row is None:
+            missing.append(name)
+            continue
+        try:
+            index = target.answer_index(None if said in ("", "?") else said)
+        except DataError as error:
+            raise DataError(f"line {number}: {error}") from None
+        if row in answers:
+            repeated.add(row)
+        answers.pop(row, None)
+        answers[row] = index
+    if missing:
+        raise DataError(
+            f"{len(missing)} of {len(missing) + len(answers)} samples are not in this run, for example "
+            f"{missing[0]!r}. Give the questions that `uniot ask` wrote for this run."
+        )
+    if not answers:
+        raise DataError("it contains no answer. Give a header with path and answer, and one line per sample.")
+    return TableOfAnswers(answers, len(repeated))
+
+
+def _row_number(text: str, n_samples: int, line: int) -> int:
+    if not (text.isascii() and text.isdigit()) or int(text[:12]) >= n_samples:
+        raise DataError(f"line {line} is about row {text[:40]!r}, and the run has rows 0 to {n_samples - 1}.")
+    return int(text)
+
+
+def read_text(path: Path) -> str:
+    """Return the text of a table.
+
+    Raises:
+        DataError: the file cannot be read, is not UTF-8, or is too large.
+    """
+    try:
+        return read_bounded(path, MOST_TEXT_BYTES).decode("utf-8")
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise DataError(f"{path} cannot be read ({reason}). Give a .csv file in UTF-8.") from None
+
+
+def _csv_lines(
+    text: str, needed: str = "label", columns: Sequence[str] = SAMPLE_COLUMNS
+) -> Iterator[tuple[int, dict[str, Any]]]:
     table = dict_reader(io.StringIO(text, newline=""), strict=True)
     try:
         fields = table.fieldnames or []
-        if "label" not in fields or not any(column in fields for column in SAMPLE_COLUMNS):
-            raise DataError(f"the header is {listed(fields)!r}. It needs path (or sample) and label.")
+        if needed not in fields or not any(column in fields for column in columns):
+            raise DataError(
+                f"the header is {listed(fields)!r}. It needs path (or {' or '.join(columns[1:])}) and {needed}."
+            )
         for line in table:
             yield table.line_num, line
     except CsvError as error:

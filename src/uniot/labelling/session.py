@@ -85,12 +85,12 @@ class ShareEstimate:
 
     Attributes:
         unknown: share that is called unknown at present.
-        interval: contains the true share with a probability of nine tenths.
+        interval: contains the true share with a probability of nine tenths; None if a preference decides.
         n_answers: samples that people have said something about, "cannot tell" included.
     """
 
     unknown: float
-    interval: tuple[float, float]
+    interval: tuple[float, float] | None
     n_answers: int
 
 
@@ -207,7 +207,7 @@ class LabellingSession:
     def estimate(self) -> ShareEstimate:
         """Return the share of unknown samples and its interval."""
         with self._lock:
-            interval = self.model().private_share_interval
+            interval = self.model().shown_share_interval
             annotations = self.target.annotations(self.state)
             unknown = float((annotations.place >= DISCARDED).mean())
             return ShareEstimate(unknown, interval, len(annotations.answers))

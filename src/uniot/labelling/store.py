@@ -214,7 +214,7 @@ class LabelStore:
 
 @contextmanager
 def label_lock(run: Path) -> Iterator[None]:
-    """Lock the labels of a run against a second `uniot label`; the system releases the lock when the process ends.
+    """Lock the labels of a run against a second `uniot label`, `ask` or `tell`; the system releases it at the end.
 
     Raises:
         RunFolderError: another process holds the lock, or the folder cannot be written.
@@ -224,8 +224,8 @@ def label_lock(run: Path) -> Iterator[None]:
             stack.enter_context(file_lock(RunFiles(run).labelling_lock))
         except BlockingIOError:
             raise RunFolderError(
-                f"another `uniot label` has {run} open. Use the address that it printed, in as many tabs as you like, "
-                "or stop it with Ctrl-C first."
+                f"another `uniot label` or `uniot ask` has {run} open. Use the address that it printed, in as many "
+                "tabs as you like, or stop it with Ctrl-C first."
             ) from None
         except OSError as error:
             raise RunFolderError(

@@ -95,9 +95,10 @@ def summarise(run: FinishedRun) -> Summary:
 
 def sentence(run: FinishedRun, found: Summary) -> str:
     """Return a summary of the run for readers who do not know the method."""
-    known = run.model.reliability
+    known = run.model.reliability_of_decision
     estimate = "" if known is None else known.sentence
-    return " ".join(part for part in (_known_and_unknown(run, found), _absent(found), estimate) if part)
+    parts = (_known_and_unknown(run, found), _share(run), _absent(found), estimate)
+    return " ".join(part for part in parts if part)
 
 
 def look_first(run: FinishedRun, found: Summary) -> str:
@@ -110,13 +111,14 @@ def look_first(run: FinishedRun, found: Summary) -> str:
 
 
 def _estimated_errors(run: FinishedRun) -> int | None:
-    known = run.model.reliability
+    known = run.model.reliability_of_decision
     return None if known is None or known.accuracy is None else round(float((1 - run.answers.confidence).sum()))
 
 
 def warnings(run: FinishedRun) -> list[str]:
     """Return the warnings about unreliable predictions."""
-    return [] if run.model.reliability is None else [f"Warning: {words}" for words in run.model.reliability.warnings]
+    found = run.model.reliability_of_decision
+    return [] if found is None else [f"Warning: {words}" for words in found.warnings]
 
 
 def tiles(run: FinishedRun, found: Summary) -> list[Tile]:
@@ -181,6 +183,14 @@ def _new_kinds(found: Summary) -> str:
         return "look like one new kind" if found.n_unknown > 1 else "looks like a new kind"
     verb = plural(found.n_unknown, "is", "are")
     return f"{verb} of about {counted(found.n_groups, 'new kind')}" + (f" ({low:,} to {high:,})" if low < high else "")
+
+
+def _share(run: FinishedRun) -> str:
+    interval = run.model.shown_share_interval
+    if interval is None:
+        return ""
+    low, high = (round(100 * bound) for bound in interval)
+    return f"With a probability of nine tenths, between {low} and {high} % are of none of your classes."
 
 
 def _absent(found: Summary) -> str:

@@ -259,6 +259,26 @@ class AdaptedModel:
         return np.asarray(self.classes[self.absence > ABSENT])
 
     @property
+    def reliability_of_decision(self) -> Reliability | None:
+        """Return the reliability as far as it holds for the present decision.
+
+        The accuracy is estimated for the rule of the method; a preference or answers make it that of another decision.
+        """
+        if self.reliability is None or (self.threshold is None and self.posterior is None):
+            return self.reliability
+        return self.reliability.for_other_decision()
+
+    @property
+    def shown_share_interval(self) -> tuple[float, float] | None:
+        """Return `private_share_interval` if it belongs to the present decision; None if nothing is known about it.
+
+        A preference decides without regard to the share, and a large or shared target cannot be asked about.
+        """
+        if self.threshold is not None or self.feature_rows is not None or not len(self.target_odds):
+            return None
+        return self.private_share_interval
+
+    @property
     def labelled_by_people(self) -> np.ndarray:
         """Return which target samples a person said the class of, or that they have none, (n_target,)."""
         labelled = np.zeros(len(self.target), dtype=bool)

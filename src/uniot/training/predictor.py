@@ -155,7 +155,8 @@ class ArrayPredictor:
             warnings.warn(words, UniotWarning, stacklevel=stacklevel)
 
         model = fit(domains, settings, replace(context, warn=warn))
-        for words in () if model.reliability is None else model.reliability.warnings:
+        reliability = model.reliability_of_decision
+        for words in () if reliability is None else reliability.warnings:
             if words not in issued:
                 warn(words, stacklevel=4)
         self._set_fitted(model)

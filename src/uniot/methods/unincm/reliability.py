@@ -61,12 +61,19 @@ class Reliability:
         known_accuracy: the same among the samples called known; None if there are none.
         unknown_accuracy: the same among the samples called unknown; None if there are none.
         warnings: sentences for users, the most important first.
+        of_decision: those of the warnings that belong to the decision of the rule, like the estimates; the others are
+            about the data.
     """
 
     accuracy: float | None
     known_accuracy: float | None
     unknown_accuracy: float | None
     warnings: tuple[str, ...] = ()
+    of_decision: tuple[str, ...] = ()
+
+    def for_other_decision(self) -> Reliability:
+        """Return what still holds if a preference or answers have changed the decision: warnings about the data."""
+        return Reliability(None, None, None, tuple(one for one in self.warnings if one not in self.of_decision))
 
     @property
     def sentence(self) -> str:
@@ -160,18 +167,21 @@ def assess(
         classes: names of the classes, (c,).
         others: further warnings, which follow those of the estimate.
     """
+    nothing = tuple(one for one in others if one == NOTHING_KNOWN)
     if statistics is None:
-        return Reliability(None, None, None, tuple(others))
+        return Reliability(None, None, None, tuple(others), nothing)
     known, unknown = estimated_accuracies(statistics, n_target)
     accuracy = known_fraction * known + (1 - known_fraction) * unknown
     of_known, of_unknown = known if known_fraction > 0 else None, unknown if known_fraction < 1 else None
     doubts = _low_accuracy(accuracy) or _low_known_accuracy(of_known)
     warnings = [*doubts, *_nothing_common(statistics.common)]
     # A single class that fills the target looks as if nothing were common, and is estimated as if all were right.
+    mostly_unknown: tuple[str, ...] = ()
     if doubts or accuracy < _CERTAIN or statistics.common < _NOTHING_COMMON:
-        warnings += [*_one_class(statistics.agreement), *_mostly_unknown(statistics, known_fraction, classes)]
+        mostly_unknown = _mostly_unknown(statistics, known_fraction, classes)
+        warnings += [*_one_class(statistics.agreement), *mostly_unknown]
     warnings += others
-    return Reliability(accuracy, of_known, of_unknown, tuple(warnings))
+    return Reliability(accuracy, of_known, of_unknown, tuple(warnings), (*doubts, *mostly_unknown, *nothing))
 
 
 def estimated_accuracies(statistics: TargetStatistics, n_target: int) -> tuple[float, float]:
@@ -236,6 +246,7 @@ def _mostly_unknown(statistics: TargetStatistics, known_fraction: float, classes
     )
 
 
+NOTHING_KNOWN = "no target sample is known: every one is called unknown. Look at some before you rely on that."
 # Trials with parts of Office-31: from about this size on, unknown samples are found reliably.
 FEW_SAMPLES = 100
 # A class mean of fewer labelled samples is mostly the noise of these.
@@ -275,7 +286,7 @@ def _few_samples(n_target: int) -> tuple[str, ...]:
 def _nothing_known(known: np.ndarray) -> tuple[str, ...]:
     if known.any():
         return ()
-    return ("no target sample is known: every one is called unknown. Look at some before you rely on that.",)
+    return (NOTHING_KNOWN,)
 
 
 def _identical(features: np.ndarray) -> tuple[str, ...]:

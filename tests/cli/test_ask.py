@@ -1,0 +1,298 @@
+"""`uniot ask` and `uniot tell`: answers in the terminal and in a table."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from uniot.datasets import make_toy_domains
+from uniot.io.files import only_one_writer
+from uniot.labelling.store import label_lock
+from uniot.runs import Run
+
+Asked = Callable[..., tuple[int, str, str]]
+UNKNOWN_SHARE = r"Unknown: \d+ %, between \d+ and \d+ %\."
+
+
+@pytest.fixture(scope="module")
+def truth() -> np.ndarray:
+    toy = make_toy_domains(3, 2, 2, seed=1)
+    return np.where(np.isin(toy.oracle_y_target, np.unique(toy.y_source)), toy.oracle_y_target, "unknown")
+
+
+@pytest.fixture(scope="module")
+def collections(tmp_path_factory) -> tuple[Path, Path]:
+    """Classes that overlap, so that the run is wrong about some samples."""
+    folder = tmp_path_factory.mktemp("data")
+    toy = make_toy_domains(3, 2, 2, seed=1)
+    noise = 1.6 * toy.x_target.std() * np.random.default_rng(0).normal(size=toy.x_target.shape)
+    source, target = folder / "source.npz", folder / "target.npz"
+    np.savez(source, x=toy.x_source, y=toy.y_source)
+    np.savez(target, x=toy.x_target + noise, ids=[f"photos/{row:03d}.jpg" for row in range(len(toy.x_target))])
+    return source, target
+
+
+@pytest.fixture(scope="module")
+def adapted(uniot, collections, tmp_path_factory) -> tuple[Path, str]:
+    out = tmp_path_factory.mktemp("adapted") / "run"
+    code, said, told = uniot("adapt", *collections, "--out", out)
+    assert code == 0, told
+    return out, said
+
+
+@pytest.fixture
+def run(adapted, tmp_path) -> Path:
+    return Path(shutil.copytree(adapted[0], tmp_path / "run"))
+
+
+@pytest.fixture
+def asked(uniot, run, monkeypatch) -> Asked:
+    """`asked("n", "q")` answers the questions of `uniot ask run/` with these lines."""
+
+    def typed(*lines: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "stdin", io.StringIO("".join(f"{line}\n" for line in lines)))
+        return uniot("ask", run)
+
+    return typed
+
+
+def labels(run: Path) -> np.ndarray:
+    return Run.open(run).predictions.labels
+
+
+def answers(run: Path) -> dict[int, int]:
+    return Run.open(run).model.answers.by_row
+
+
+def questions(uniot, run: Path, table: Path, n: int = 10) -> list[dict[str, str]]:
+    code, _, told = uniot("ask", run, "--questions", n, "--out", table)
+    assert code == 0, told
+    with table.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def write(table: Path, lines: list[dict[str, str]]) -> Path:
+    with table.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, lines[0])
+        writer.writeheader()
+        writer.writerows(lines)
+    return table
+
+
+def row_of(line: dict[str, str]) -> int:
+    return int(line["path"][-7:-4])
+
+
+def test_adapt_ends_with_the_share_and_asks_if_it_is_not_settled(adapted):
+    _, said = adapted
+    assert re.search(UNKNOWN_SHARE, said)
+    assert "Next: uniot ask" in said
+    assert "# ten answers settle how many are unknown" in said
+
+
+def test_answers_in_the_terminal_are_saved_and_used(asked, run):
+    code, said, _ = asked("n", "y", "c common-2", "c", "1", "s", "q")
+    assert code == 0
+    found = answers(run)
+    assert sorted(found.values()) == [-2, -1, 0, 1, 2]
+    assert said.count("Unknown: ") == 5
+    model = Run.open(run).model
+    assert (labels(run) == model.labels(model.target)).all()
+    assert "q stop" in said
+
+
+def test_the_end_of_the_input_stops(asked, run):
+    code, said, _ = asked("n")
+    assert code == 0
+    assert len(answers(run)) == 1
+    assert "Next: uniot report" in said
+
+
+def test_undo_takes_back_answers_of_this_session_only(asked, run):
+    assert asked("n", "y", "q")[0] == 0
+    before = answers(run)
+    code, said, _ = asked("u", "n", "u", "u", "q")
+    assert code == 0
+    assert answers(run) == before
+    assert said.count("There is no answer to undo.") == 2
+    assert "Undone: 1 image answered “unknown”" in said
+
+
+def test_a_class_with_a_typing_error_is_offered_and_other_keys_are_explained(asked, run):
+    code, said, _ = asked("what", "c comon-1", "", "c", "9", "common-1", "q")
+    assert code == 0
+    assert "Type y, c, n, s, u or q, and Enter." in said
+    assert "There is no class 'comon-1'. Did you mean 'common-1'?" in said
+    assert "There is no class '9'. The classes are common-0, common-1" in said
+    assert list(answers(run).values()) == [1]
+
+
+def test_it_says_when_more_answers_will_hardly_change_anything(asked, run, truth):
+    lines, said, right = [], "", (labels(run) == truth).mean()
+    for _ in range(25):
+        code, said, _ = asked(*lines, "q")
+        assert code == 0
+        if "More answers will hardly change this" in said:
+            break
+        row = int(said.split("photos/")[-1][:3])
+        lines = ["n"] if truth[row] == "unknown" else [f"c {truth[row]}"]
+    assert "More answers will hardly change this" in said
+    assert (labels(run) == truth).mean() > right
+    before = labels(run)
+    row = int(said.split("photos/")[-1][:3])
+    asked("n" if truth[row] == "unknown" else f"c {truth[row]}", "q")
+    assert (labels(run) != before).mean() < 0.05
+
+
+def test_cannot_tell_alone_changes_nothing(asked, run):
+    before = labels(run)
+    code, said, _ = asked("s", "s", "s", "q")
+    assert code == 0
+    assert "All 3 answers are “cannot tell”, so that nothing changes." in said
+    assert (labels(run) == before).all()
+    assert len(answers(run)) == 3
+
+
+def test_questions_are_written_answered_in_a_table_and_read_back(uniot, run, tmp_path, truth):
+    lines = questions(uniot, run, tmp_path / "questions.csv")
+    assert len(lines) == 10
+    assert list(lines[0]) == ["path", "label", "nearest", "answer"]
+    assert {line["answer"] for line in lines} == {""}
+    for line in lines[:8]:
+        line["answer"] = truth[row_of(line)]
+    lines[8]["answer"] = "?"
+    code, said, _ = uniot("tell", run, write(tmp_path / "answers.csv", lines))
+    assert code == 0
+    assert "10 images answered" in said
+    assert list(answers(run).values()).count(-2) == 2
+    for line in lines[:8]:
+        assert labels(run)[row_of(line)] == truth[row_of(line)]
+
+
+def test_of_two_answers_about_a_sample_the_last_counts_and_that_is_said(uniot, run, tmp_path):
+    lines = questions(uniot, run, tmp_path / "questions.csv", 1)
+    table = write(tmp_path / "a.csv", [lines[0] | {"answer": "common-0"}, lines[0] | {"answer": "unknown"}])
+    code, said, _ = uniot("tell", run, table)
+    assert code == 0
+    assert "1 sample has several answers; the last one counts." in said
+    assert list(answers(run).values()) == [-1]
+
+
+def test_more_questions_than_samples_are_as_many_as_there_are(uniot, run, tmp_path, truth):
+    code, said, _ = uniot("ask", run, "--questions", 10_000, "--out", tmp_path / "all.csv")
+    assert code == 0
+    assert f"Only {len(truth)} samples have no answer yet." in said
+
+
+def test_forgetting_restores_the_decision_of_the_rule(asked, uniot, run):
+    before = labels(run)
+    asked("n", "y", "c common-1", "y", "y", "q")
+    code, said, _ = uniot("ask", run, "--forget")
+    assert code == 0
+    assert "Answers about 5 images forgotten" in said
+    assert (labels(run) == before).all()
+    assert not answers(run)
+
+
+@pytest.mark.parametrize(
+    ("table", "words"),
+    [
+        ("path,answer\nphotos/000.jpg,comon-1\n", "line 2: there is no class 'comon-1'. Did you mean 'common-1'?"),
+        ("row,answer\n5000,unknown\n", "line 2 is about row '5000', and the run has rows 0 to 149."),
+        ("row,answer\n-1,unknown\n", "line 2 is about row '-1', and the run has rows 0 to 149."),
+        ("path,answer\nother/x.jpg,unknown\n", "1 of 1 samples are not in this run, for example 'other/x.jpg'."),
+        ("path,label\nphotos/000.jpg,unknown\n", "the header is 'path, label'. It needs path (or sample or row) and"),
+        ('path,answer\n"photos/000.jpg,unknown\n', "is not CSV"),
+        ("path,answer\n", "it contains no answer."),
+        ("path,answer\nphotos/000.jpg\n", ""),
+    ],
+)
+def test_a_table_that_cannot_be_used_changes_nothing(uniot, run, tmp_path, table, words):
+    file = tmp_path / "answers.csv"
+    file.write_text(table)
+    code, _, told = uniot("tell", run, file)
+    if words:
+        assert code == 1
+        assert f"Error: {file}: " in told
+        assert words in told
+        assert not answers(run)
+    else:
+        assert list(answers(run).values()) == [-2]
+
+
+def test_a_file_that_is_no_text_or_no_file_is_reported(uniot, run, tmp_path):
+    file = tmp_path / "answers.csv"
+    file.write_bytes(b"path,answer\n\xff\xfe\x00,unknown\n")
+    code, _, told = uniot("tell", run, file)
+    assert (code, f"Error: {file} cannot be read" in told) == (1, True)
+    code, _, told = uniot("tell", run, tmp_path / "missing.csv")
+    assert (code, "missing.csv cannot be read (No such file or directory)" in told) == (1, True)
+
+
+def test_a_shared_run_cannot_be_asked(uniot, run, tmp_path):
+    assert uniot("push", run, tmp_path / "shared")[0] == 0
+    code, _, told = uniot("ask", tmp_path / "shared")
+    assert (code, "was shared without its target, so there is nothing to ask about" in told) == (1, True)
+
+
+def test_a_run_that_another_process_uses_cannot_be_asked(uniot, run, asked):
+    with label_lock(run):
+        code, _, told = asked("n")
+    assert (code, "another `uniot label` or `uniot ask` has" in told) == (1, True)
+    with only_one_writer(run):
+        code, _, told = asked("n")
+    assert (code, "another uniot process is writing to" in told) == (1, True)
+    assert not answers(run)
+
+
+def test_options_that_contradict_each_other_are_refused(uniot, run, tmp_path):
+    code, _, told = uniot("ask", run, "--questions", 3)
+    assert (code, "--questions and --out belong together" in told) == (1, True)
+    code, _, told = uniot("ask", run, "--questions", 3, "--out", tmp_path / "q.csv", "--forget")
+    assert (code, "Give only one of them" in told) == (1, True)
+
+
+@pytest.mark.parametrize("preference", [("--private-prior", 0), ("--private-prior", 1), ("--prefer", "known")])
+def test_estimates_of_another_decision_are_not_printed(uniot, collections, tmp_path, monkeypatch, preference):
+    out = tmp_path / "run"
+    code, said, _ = uniot("adapt", *collections, "--out", out, *preference)
+    assert code == 0
+    for words in ("Estimated without labels", "Unknown: ", "are probably", "% unknown:", "answers settle"):
+        assert words not in said
+    monkeypatch.setattr(sys, "stdin", io.StringIO("n\ny\nq\n"))
+    code, said, _ = uniot("ask", out)
+    assert code == 0
+    assert said.count("%, by the preference of the run.") == 2
+    assert uniot("report", out)[0] == 0
+    page = (out / "report.html").read_text(encoding="utf-8")
+    assert "Estimated without labels" not in page
+    assert "With a probability of nine tenths" not in page
+
+
+def test_the_report_gives_the_interval_after_answers(uniot, run, asked):
+    asked("n", "y", "q")
+    low, high = Run.open(run).model.private_share_interval
+    assert uniot("report", run)[0] == 0
+    page = (run / "report.html").read_text(encoding="utf-8")
+    assert f"between {100 * low:.0f} and {100 * high:.0f} % are of none of your classes" in page
+    assert "Estimated without labels" not in page
+
+
+def test_scores_say_how_many_samples_a_person_decided(uniot, run, asked, tmp_path, truth):
+    asked("n", "y", "q")
+    table = tmp_path / "truth.csv"
+    lines = "".join(f"photos/{row:03d}.jpg,{label}\n" for row, label in enumerate(truth))
+    table.write_text(f"path,label\n{lines}")
+    code, said, _ = uniot("evaluate", run, "--labels", table)
+    assert code == 0
+    assert "2 samples that they labelled are left out of the scores." in said
+    assert json.loads((run / "metrics.json").read_text())["n_left_out"] == 2
