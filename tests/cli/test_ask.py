@@ -95,8 +95,7 @@ def row_of(line: dict[str, str]) -> int:
 def test_adapt_ends_with_the_share_and_asks_if_it_is_not_settled(adapted):
     _, said = adapted
     assert re.search(UNKNOWN_SHARE, said)
-    assert "Next: uniot ask" in said
-    assert "# ten answers settle how many are unknown" in said
+    assert f"Ten answers settle this: uniot ask {adapted[0]}" in said
 
 
 def test_answers_in_the_terminal_are_saved_and_used(asked, run):
@@ -275,7 +274,7 @@ def test_estimates_of_another_decision_are_not_printed(uniot, collections, tmp_p
     assert uniot("report", out)[0] == 0
     page = (out / "report.html").read_text(encoding="utf-8")
     assert "Estimated without labels" not in page
-    assert "With a probability of nine tenths" not in page
+    assert "labelled with none; " not in page
 
 
 def test_the_report_gives_the_interval_after_answers(uniot, run, asked):
@@ -283,7 +282,7 @@ def test_the_report_gives_the_interval_after_answers(uniot, run, asked):
     low, high = Run.open(run).model.private_share_interval
     assert uniot("report", run)[0] == 0
     page = (run / "report.html").read_text(encoding="utf-8")
-    assert f"between {100 * low:.0f} and {100 * high:.0f} % are of none of your classes" in page
+    assert f"labelled with none; {100 * low:.0f} to {100 * high:.0f} % are plausible" in page
     assert "Estimated without labels" not in page
 
 

@@ -66,7 +66,7 @@ def test_the_page_is_served_until_it_is_interrupted(uniot, run):
                 assert "<title>Label run · uniot</title>" in page.read().decode()
             code, _, said = uniot("label", run)
             assert code == 1
-            assert "another `uniot label` has" in said
+            assert "another `uniot label` or `uniot ask` has" in said
         finally:
             server.send_signal(signal.SIGINT)
         told = server.communicate(timeout=20)[1]
@@ -235,6 +235,6 @@ def test_a_format_without_a_file_and_a_file_without_a_format_are_explained(uniot
     with label_lock(run):
         (tmp_path / "a.csv").write_text("path,label\n", encoding="utf-8")
         code, _, said = uniot("label", run, "--import", tmp_path / "a.csv")
-    assert (code, "another `uniot label` has" in said) == (1, True)
+    assert (code, "another `uniot label` or `uniot ask` has" in said) == (1, True)
     code, _, said = uniot("label", run, "--import", tmp_path / "nowhere.csv")
     assert (code, "nowhere.csv cannot be read" in said) == (1, True)

@@ -15,6 +15,7 @@ from rich.text import Text
 from uniot.cli.ask import share_line
 from uniot.cli.screen import (
     console,
+    print_line,
     show_next,
     show_prediction,
     show_private_classes,
@@ -87,13 +88,13 @@ def show_result(
         screen.print(preference)
     interval = model.shown_share_interval
     if interval is not None:
-        screen.print(share_line(float((~model.target.known).mean()), interval))
+        is_wide = interval[1] - interval[0] > _WIDE
+        settled = f" Ten answers settle this: {command('ask', out)}" if is_wide else ""
+        print_line(f"{share_line(float((~model.target.known).mean()), interval)}{settled}")
     screen.print(judged_by(model))
     show_reliability(model, shown)
     new = "photo.jpg" if inputs.images is not None else "new.npz"
     following = {command("report", out): "a page to look at"}
-    if interval is not None and interval[1] - interval[0] > _WIDE:
-        following = {command("ask", out): "ten answers settle how many are unknown", **following}
     if model.groups.n_groups:
         following[command("label", out)] = "name the groups"
     elif not model.target.known.all():

@@ -97,8 +97,7 @@ def sentence(run: FinishedRun, found: Summary) -> str:
     """Return a summary of the run for readers who do not know the method."""
     known = run.model.reliability_of_decision
     estimate = "" if known is None else known.sentence
-    parts = (_known_and_unknown(run, found), _share(run), _absent(found), estimate)
-    return " ".join(part for part in parts if part)
+    return " ".join(part for part in (_known_and_unknown(run, found), _absent(found), estimate) if part)
 
 
 def look_first(run: FinishedRun, found: Summary) -> str:
@@ -129,7 +128,11 @@ def tiles(run: FinishedRun, found: Summary) -> list[Tile]:
         Tile(
             f"{found.n_known:,}", "known", f"{_percent(found.n_known, found.n_target)} labelled with a class of yours"
         ),
-        Tile(f"{found.n_unknown:,}", "unknown", f"{_percent(found.n_unknown, found.n_target)} labelled with none"),
+        Tile(
+            f"{found.n_unknown:,}",
+            "unknown",
+            f"{_percent(found.n_unknown, found.n_target)} labelled with none{_plausible_share(run)}",
+        ),
         Tile(f"{found.n_found:,}", plural(found.n_found, "class", "classes") + " found", _of_classes(found)),
         Tile(
             f"{found.n_groups:,}",
@@ -185,12 +188,12 @@ def _new_kinds(found: Summary) -> str:
     return f"{verb} of about {counted(found.n_groups, 'new kind')}" + (f" ({low:,} to {high:,})" if low < high else "")
 
 
-def _share(run: FinishedRun) -> str:
+def _plausible_share(run: FinishedRun) -> str:
     interval = run.model.shown_share_interval
     if interval is None:
         return ""
     low, high = (round(100 * bound) for bound in interval)
-    return f"With a probability of nine tenths, between {low} and {high} % are of none of your classes."
+    return f"; {low} to {high} % are plausible"
 
 
 def _absent(found: Summary) -> str:
