@@ -176,7 +176,7 @@ def test_labels_that_were_never_made_say_how_to_make_them(tmp_path):
 def test_a_second_page_on_the_same_run_is_refused_until_the_first_has_ended(tmp_path):
     with (
         label_lock(tmp_path),
-        pytest.raises(RunFolderError, match="another `uniot label` has .* open"),
+        pytest.raises(RunFolderError, match="another `uniot label` or `uniot ask` has .* open"),
         label_lock(tmp_path),
     ):
         pass
