@@ -9,6 +9,7 @@ import threading
 import warnings
 import zipfile
 import zlib
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -19,7 +20,7 @@ from PIL.JpegImagePlugin import JpegImageFile
 
 from uniot.errors import DataError
 from uniot.images import decoding
-from uniot.images.decoding import MAX_PIXELS, UnreadableImage, decode
+from uniot.images.decoding import MAX_PIXELS, UnreadableImage, decoded
 
 RED, GREEN, BLUE, WHITE = (255, 0, 0), (0, 255, 0), (0, 0, 255), (255, 255, 255)
 FILES = [
@@ -37,6 +38,11 @@ FILES = [
     ("BMP", {}),
 ]
 ORIENTATION = 0x0112
+
+
+def decode(data: bytes, shortest_side: int | None = None) -> Image.Image:
+    with decoded(data, shortest_side=shortest_side) as image:
+        return image.copy()
 
 
 def encoded(image: Image.Image, kind: str, **options) -> bytes:
@@ -446,14 +452,185 @@ def test_gigantic_image_is_refused_by_its_header(bomb, monkeypatch):
         raise AssertionError("pixels were decoded")
 
     monkeypatch.setattr(ImageFile.ImageFile, "load", refuse)
-    assert reason(bomb(60000, 60000)) == "too large: 60000 × 60000 pixels"
+    assert reason(bomb(60000, 60000)) == "too large: 60000 × 60000 pixels; at most 201 megapixels"
+
+
+def tiff_that_claims(width: int, height: int, **tags: int) -> bytes:
+    """One strip, or one tile if tags say its width and length; `tags` by number, with an underscore in front."""
+    entries = {256: width, 257: height, 258: 8, 259: 8, 262: 1, 277: 1} | {int(tag[1:]): of for tag, of in tags.items()}
+    entries |= {324: 8, 325: 100} if 322 in entries else {273: 8, 278: height, 279: 100}
+    directory = struct.pack("<H", len(entries))
+    directory += b"".join(struct.pack("<HHII", tag, 4, 1, of) for tag, of in sorted(entries.items()))
+    return b"II*\0" + struct.pack("<I", 108) + bytes(100) + directory + bytes(4)
+
+
+def progressive_jpeg_that_claims(width: int, height: int) -> bytes:
+    data = bytearray(encoded(quarters(), "JPEG", progressive=True))
+    frame = data.index(b"\xff\xc2")
+    data[frame + 5 : frame + 9] = struct.pack(">HH", height, width)
+    return bytes(data)
+
+
+class Decoded(Exception):
+    """Raised in place of decoding pixels."""
+
+
+@pytest.fixture
+def undecodable(monkeypatch):
+    def refuse(*_):
+        raise Decoded("pixels are decoded")
+
+    monkeypatch.setattr(ImageFile.ImageFile, "load", refuse)
+    monkeypatch.setattr("PIL.TiffImagePlugin.TiffImageFile.load", refuse)
+
+
+@pytest.mark.usefixtures("undecodable")
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (png_that_claims(1, 201_326_592), "1 × 201326592 pixels; at most 65535 per side"),
+        (png_that_claims(201_326_592, 1), "201326592 × 1 pixels; at most 65535 per side"),
+        (png_that_claims(12_000, 12_000), "12000 × 12000 pixels of PNG take 1.15 GB to decode; at most 0.8 GB"),
+        (bmp_that_claims(12_000, 12_000), "12000 × 12000 pixels of BMP take 1.15 GB to decode; at most 0.8 GB"),
+        (tiff_that_claims(12_000, 12_000), "12000 × 12000 pixels of TIFF take 1.15 GB to decode; at most 0.8 GB"),
+        (tiff_that_claims(10, 10, _322=32_000, _323=32_000), "10 × 10 pixels of TIFF take 4.1 GB to decode"),
+        (jpeg_that_claims(12_000, 12_000), "12000 × 12000 pixels of JPEG take 1.15 GB to decode; at most 0.8 GB"),
+    ],
+    ids=["tall", "flat", "PNG", "BMP", "TIFF", "TIFF tile", "JPEG"],
+)
+def test_image_that_takes_too_much_memory_is_refused_by_its_header(data, words):
+    assert reason(data) == f"too large: {words}" or reason(data).startswith(f"too large: {words};")
+
+
+@pytest.mark.usefixtures("undecodable")
+@pytest.mark.parametrize(
+    "data",
+    [
+        png_that_claims(10_000, 10_000),
+        bmp_that_claims(10_000, 10_000),
+        tiff_that_claims(10_000, 10_000),
+        jpeg_that_claims(10_000, 10_000),
+    ],
+    ids=["PNG", "BMP", "TIFF", "JPEG"],
+)
+def test_image_of_100_megapixels_is_decoded(data):
+    assert reason(data) == "cannot be decoded: pixels are decoded"
+
+
+@pytest.mark.parametrize(("kind", "bytes_per_pixel"), [("PNG", 8), ("GIF", 8), ("WEBP", 16)])
+def test_webp_takes_twice_the_memory_of_other_formats(kind, bytes_per_pixel, monkeypatch):
+    data = encoded(quarters(), kind)
+    monkeypatch.setattr(decoding, "MAX_DECODING_BYTES", bytes_per_pixel * 64 * 32)
+    assert decode(data).size == (64, 32)
+    monkeypatch.setattr(decoding, "MAX_DECODING_BYTES", bytes_per_pixel * 64 * 32 - 1)
+    assert reason(data).startswith("too large: 64 × 32 pixels of ")
+
+
+@pytest.mark.usefixtures("undecodable")
+def test_photograph_of_200_megapixels_is_decoded_at_a_reduced_size_unless_it_is_progressive():
+    def reason_if_reduced(data):
+        with pytest.raises(UnreadableImage) as caught:
+            decode(data, shortest_side=500)
+        return caught.value.reason
+
+    assert reason_if_reduced(jpeg_that_claims(16_384, 12_288)) == "cannot be decoded: pixels are decoded"
+    assert reason_if_reduced(progressive_jpeg_that_claims(11_000, 11_000)) == "cannot be decoded: pixels are decoded"
+    words = "too large: 16384 × 12288 pixels of JPEG take 1.22 GB to decode; at most 0.8 GB"
+    assert reason_if_reduced(progressive_jpeg_that_claims(16_384, 12_288)) == words
+
+
+def in_threads(work, count: int) -> None:
+    with ThreadPoolExecutor(count) as threads:
+        for done in [threads.submit(work, number) for number in range(count)]:
+            done.result(timeout=60)
+
+
+def test_threads_together_take_no_more_than_the_memory_for_decoding(monkeypatch):
+    needed = 8 * 64 * 32
+    monkeypatch.setattr(decoding, "_for_decoding", decoding.MemoryBudget(2 * needed + 1))
+    data, lock, inside, most = encoded(quarters(), "PNG"), threading.Lock(), 0, 0
+
+    def work(_: int) -> None:
+        nonlocal inside, most
+        for _ in range(20):
+            with decoded(data) as image:
+                with lock:
+                    inside += 1
+                    most = max(most, inside)
+                assert image.size == (64, 32)
+                with lock:
+                    inside -= 1
+
+    in_threads(work, 8)
+    assert 1 <= most <= 2
+
+
+def test_memory_for_decoding_is_free_again_after_an_error(monkeypatch):
+    budget = decoding.MemoryBudget(8 * 64 * 32)
+    monkeypatch.setattr(decoding, "_for_decoding", budget)
+    whole = encoded(quarters(), "PNG")
+    for data in (whole[:-30], whole[:60], png_that_claims(60000, 60000)):
+        reason(data)
+    with pytest.raises(KeyError), decoded(whole):
+        raise KeyError
+    in_threads(lambda _: decode(whole), 2)
+    assert budget._free == 8 * 64 * 32
+
+
+def test_freed_memory_is_returned_before_another_thread_gets_it(monkeypatch):
+    returned = []
+    monkeypatch.setattr(decoding, "_MAX_RETAINED_BYTES", 100)
+    monkeypatch.setattr(decoding, "_return_freed_memory", lambda: returned.append(budget._free))
+    budget = decoding.MemoryBudget(1000)
+    for n_bytes in (60, 60, 1000, 20):
+        with budget.reserved(n_bytes):
+            pass
+    assert returned == [940, 0]
+
+
+def test_pixels_are_freed_at_the_end_of_the_block():
+    with decoded(encoded(quarters(), "PNG")) as image:
+        assert image.getpixel((0, 0)) is not None
+    with pytest.raises(ValueError, match="closed"):
+        image.getpixel((0, 0))
+
+
+def test_more_memory_than_there_is_waits_for_all_of_it():
+    budget, order = decoding.MemoryBudget(10), []
+
+    def work(number: int) -> None:
+        with budget.reserved(100 if number % 2 else 4):
+            order.append(budget._free)
+
+    in_threads(work, 16)
+    assert len(order) == 16
+    assert all(free >= 0 for free in order)
+    assert order.count(0) >= 8
+    assert budget._free == 10
+
+
+def test_encoded_images_of_all_threads_are_bounded(tmp_path, monkeypatch):
+    budget = decoding.MemoryBudget(1000)
+    monkeypatch.setattr(decoding, "_for_encoded", budget)
+    (tmp_path / "a.png").write_bytes(bytes(600))
+    free = []
+
+    def work(_: int) -> None:
+        with decoding.memory_for_encoded(tmp_path / "a.png"):
+            free.append(budget._free)
+
+    in_threads(work, 8)
+    assert free == [400] * 8
+    with decoding.memory_for_encoded(tmp_path / "missing.png"):
+        assert budget._free == 1000
 
 
 def test_gigantic_canvas_of_a_webp_is_refused():
     data = encoded(quarters().convert("RGBA"), "WEBP", exif=oriented(1))
     assert data[12:16] == b"VP8X"
     side = (16383).to_bytes(3, "little")
-    assert reason(data[:24] + side + side + data[30:]).startswith("too large: ")
+    words = "too large: 268435456 pixels; at most 50 megapixels of WebP"
+    assert reason(data[:24] + side + side + data[30:]) == words
 
 
 def test_limit_itself_is_allowed_and_one_column_more_is_not(monkeypatch):
@@ -461,7 +638,7 @@ def test_limit_itself_is_allowed_and_one_column_more_is_not(monkeypatch):
     monkeypatch.setattr(decoding, "MAX_PIXELS", 64 * 32)
     assert decode(data).size == (64, 32)
     monkeypatch.setattr(decoding, "MAX_PIXELS", 64 * 32 - 1)
-    assert reason(data) == "too large: 64 × 32 pixels"
+    assert reason(data) == "too large: 64 × 32 pixels; at most 0.00205 megapixels"
 
 
 def test_photographs_of_200_megapixels_are_within_the_limit():
@@ -473,7 +650,7 @@ def test_photographs_of_200_megapixels_are_within_the_limit():
 def test_limit_of_the_application_is_neither_used_nor_changed(limit, monkeypatch):
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", limit)
     assert_alike(decode(encoded(quarters(), "JPEG")), quarters())
-    assert reason(png_that_claims(60000, 60000)) == "too large: 60000 × 60000 pixels"
+    assert reason(png_that_claims(60000, 60000)) == "too large: 60000 × 60000 pixels; at most 201 megapixels"
     assert limit == Image.MAX_IMAGE_PIXELS
 
 

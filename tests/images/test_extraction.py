@@ -166,7 +166,7 @@ def test_known_files_are_not_decoded_again_wherever_they_lie(photographs, small,
     files = photographs(6)
     before = extract(files, small, store)
     moved = [ImageFile(file.path.rename(tmp_path / f"moved-{file.name}"), file.name) for file in files]
-    monkeypatch.setattr("uniot.images.preparation.decode", None)
+    monkeypatch.setattr("uniot.images.preparation.decoded", None)
     after = extract(moved, small, store)
     assert after.computed == 0
     assert np.array_equal(after.values, before.values)

@@ -241,7 +241,8 @@ def test_field_beyond_all_bounds_is_an_error_with_its_line(tmp_path):
 
 @pytest.mark.parametrize("suffix", [".txt", ".csv"])
 def test_list_that_is_not_utf8_is_an_error_with_its_line(tmp_path, suffix):
-    where = write(tmp_path / f"l{suffix}", b"path,label\na.jpg,cat\ncaf\xe9.jpg,dog\n")
+    first = b"path,label\na.jpg,cat\n" if suffix == ".csv" else b"a.jpg cat\nb.jpg cat\n"
+    where = write(tmp_path / f"l{suffix}", first + b"caf\xe9.jpg,dog\n")
     with pytest.raises(DataError, match=r"line 3 of .* is not UTF-8 text. Save the list as UTF-8"):
         labelled_images(where)
 
@@ -253,11 +254,11 @@ def test_list_in_utf16_is_an_error_and_not_a_list_of_strange_names(tmp_path, enc
 
 
 def test_list_that_cannot_be_opened_is_an_error(tmp_path, monkeypatch):
-    def refuse(path, most_bytes):
+    def refuse(path):
         raise PermissionError(13, "Permission denied", str(path))
 
     where = write(tmp_path / "l.txt", "a.jpg\n")
-    monkeypatch.setattr("uniot.io.text.read_bounded", refuse)
+    monkeypatch.setattr("uniot.io.text.open_regular", refuse)
     with pytest.raises(DataError, match=r"l.txt cannot be read \(Permission denied\)"):
         unlabelled_images(where)
 

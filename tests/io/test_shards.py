@@ -11,10 +11,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-import uniot.io.shards as shards
 from uniot.datasets.digits import make_toy_domains
 from uniot.errors import DataError
 from uniot.images.files import holds_images
+from uniot.io import shards, table_files
 from uniot.io.embedding_files import read_embeddings, read_labels, write_embeddings
 from uniot.io.files import replacing
 
@@ -35,7 +35,7 @@ def x():
 
 @pytest.mark.parametrize("most_bytes", [0, 1 << 30])
 def test_shards_are_read_as_one_file_in_memory_or_on_disk(tmp_path, x, monkeypatch, most_bytes):
-    monkeypatch.setattr(shards, "MOST_BYTES_IN_MEMORY", most_bytes)
+    monkeypatch.setattr(table_files, "MOST_BYTES_IN_MEMORY", most_bytes)
     names = [f"{row}.jpg" for row in range(20)]
     folder = write(tmp_path / "shards", x, np.array(["cup", "fork"] * 10), names)
     (folder / "_shards.json").write_text('{"complete": true, "rows": 20}')
@@ -138,7 +138,7 @@ def test_shards_without_rows_are_left_out(tmp_path, x):
 def test_a_shard_that_changes_meanwhile_is_refused(tmp_path, x, monkeypatch):
     folder = write(tmp_path / "shards", x)
     monkeypatch.setattr(shards, "_count_rows", lambda path: 7)
-    with pytest.raises(DataError, match=r"part-00002.parquet had 7 rows and has 6 now"):
+    with pytest.raises(DataError, match=r"part-00002.parquet had 7 rows of 4 float32 numbers and has 6 of 4"):
         read_embeddings(folder)
 
 
@@ -146,7 +146,7 @@ def test_a_full_disk_is_reported_before_the_embeddings_are_copied(tmp_path, x, m
     def full(*_):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(shards, "MOST_BYTES_IN_MEMORY", 0)
+    monkeypatch.setattr(table_files, "MOST_BYTES_IN_MEMORY", 0)
     monkeypatch.setattr(os, "posix_fallocate", full)
     with pytest.raises(DataError, match="No space left on device.*TMPDIR"):
         read_embeddings(write(tmp_path / "shards", x))
@@ -157,5 +157,5 @@ def test_a_long_label_of_one_shard_is_refused_before_all_rows_take_its_length(tm
     folder = write(tmp_path / "shards", x, labels.astype(str))
     long = pa.table({"label": ["x" * 1_000_000], "x": pa.FixedSizeListArray.from_arrays(x[0], 4)})
     pq.write_table(long, folder / "part-00003.parquet")
-    with mock.patch("uniot.io.array_files._MAX_LETTERS", 10_000_000), pytest.raises(DataError, match="Shorten"):
+    with mock.patch("uniot.io.array_files._MAX_LABEL_BYTES", 40_000_000), pytest.raises(DataError, match="Shorten"):
         read_embeddings(folder)

@@ -121,13 +121,14 @@ def _unreadable(report: SetReport) -> list[tuple[Path, str]]:
 
 
 def _why_unreadable(path: Path) -> str | None:
-    from uniot.images.decoding import UnreadableImage, decode, read_image
+    from uniot.images.decoding import UnreadableImage, decoded, memory_for_encoded, read_image
 
     try:
-        decode(read_image(path))
+        # A reduced JPEG is read in full too.
+        with memory_for_encoded(path), decoded(read_image(path), shortest_side=1):
+            return None
     except UnreadableImage as error:
         return error.reason
-    return None
 
 
 def _show_unreadable(unreadable: list[tuple[Path, str]]) -> None:

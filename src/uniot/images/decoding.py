@@ -2,12 +2,21 @@
 
 Pillow decodes; it comes with `uniot[images]` and is imported on first use. `FORMATS` lists the supported formats; a new
 one is one more entry there.
+
+An image may be made to fill the memory. What its decoding takes is known from its header; the threads of a process
+share `MAX_DECODING_BYTES` for it and `MOST_IMAGE_BYTES` for encoded images, together one gigabyte.
 """
 
 from __future__ import annotations
 
+import ctypes
+import math
+import re
+import struct
 import threading
 import warnings
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from io import BytesIO
@@ -33,18 +42,21 @@ class ImageFormat:
         plugin: its plugin in Pillow: "Jpeg" stands for `PIL.JpegImagePlugin.JpegImageFile`.
         suffixes: suffixes of its files, in small letters.
         signatures: first bytes of its files.
+        bytes_per_pixel: memory that decoding takes: an image in four bytes per pixel, and its copy in RGB.
     """
 
     name: str
     plugin: str
     suffixes: tuple[str, ...]
     signatures: tuple[bytes, ...]
+    bytes_per_pixel: int = 8
 
 
 FORMATS = (
     ImageFormat("JPEG", "Jpeg", (".jpg", ".jpeg", ".jfif"), (b"\xff\xd8\xff",)),
     ImageFormat("PNG", "Png", (".png",), (b"\x89PNG\r\n\x1a\n",)),
-    ImageFormat("WebP", "WebP", (".webp",), (b"RIFF",)),
+    # Its decoder has two frames and a copy of one.
+    ImageFormat("WebP", "WebP", (".webp",), (b"RIFF",), bytes_per_pixel=16),
     ImageFormat("GIF", "Gif", (".gif",), (b"GIF87a", b"GIF89a")),
     # The last two have 64-bit offsets.
     ImageFormat("TIFF", "Tiff", (".tif", ".tiff"), (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")),
@@ -54,12 +66,23 @@ IMAGE_SUFFIXES = tuple(suffix for one in FORMATS for suffix in one.suffixes)
 """Suffixes by which images are found in folders and list files; the content decides how a file is decoded."""
 
 MAX_PIXELS = 16384 * 12288
-"""Maximum number of pixels of an image: 201 megapixels, as the largest phone cameras take.
+"""Maximum number of pixels of an image: 201 megapixels, as the largest phone cameras take."""
+MAX_SIDE = 65535
+"""Maximum width and height of an image, as of a JPEG. Pillow has a pointer per row, and resizes all rows at a time."""
+MAX_DECODING_BYTES = 800_000_000
+"""Memory for decoding, of one image and of all threads: 100 megapixels of most formats.
 
-Pillow holds a pixel in four bytes, and decoding needs about three copies at a time: less than 3 GB.
+A JPEG may have more pixels, because it is decoded at a reduced size.
 """
 
 _ORIENTATION_TAG = 0x0112
+# Tags of a TIFF, and the compressions for which libtiff needs no more than the unpacked strip.
+_BITS, _COMPRESSION, _SAMPLES, _ROWS_PER_STRIP, _TILE_WIDTH, _TILE_LENGTH = 258, 259, 277, 278, 322, 323
+_UNCOMPRESSED, _SIMPLE_COMPRESSIONS = 1, (2, 3, 4, 5, 8, 32773, 32946)
+# Images with transparency or more than 8 bits are converted in bands of rows, without a third copy of all pixels.
+_BAND_PIXELS = 1 << 20
+# Bytes of images after which freed memory is returned to the system: rarely for small images, at once for large ones.
+_MAX_RETAINED_BYTES = 1 << 26
 
 
 class UnreadableImage(DataError):
@@ -77,8 +100,53 @@ class UnreadableImage(DataError):
         return f"the image cannot be read ({self.reason}). Replace the file, or leave it out."
 
 
+class MemoryBudget:
+    """Bytes that the threads of a process may use together.
+
+    Args:
+        n_bytes: the bytes.
+    """
+
+    def __init__(self, n_bytes: int) -> None:
+        self._n_bytes = self._free = n_bytes
+        self._n_returned = 0
+        self._released = threading.Condition()
+
+    @contextmanager
+    def reserved(self, n_bytes: int) -> Iterator[None]:
+        """Wait until so many bytes are free, or all of them, and reserve them for the block."""
+        n_bytes = min(n_bytes, self._n_bytes)
+        with self._released:
+            self._released.wait_for(lambda: self._free >= n_bytes)
+            self._free -= n_bytes
+        try:
+            yield
+        finally:
+            with self._released:
+                self._n_returned += n_bytes
+                if self._n_returned > _MAX_RETAINED_BYTES:
+                    _return_freed_memory()
+                    self._n_returned = 0
+                self._free += n_bytes
+                self._released.notify_all()
+
+
+def _return_freed_memory() -> None:
+    """Make glibc return freed memory to the system; other allocators do it by themselves.
+
+    Glibc keeps the blocks of images for the thread that freed them, so that sixteen threads would keep sixteen images.
+    """
+    with suppress(AttributeError, OSError, TypeError):
+        ctypes.CDLL(None).malloc_trim(0)
+
+
+# A thread reserves the encoded image first, and waits for no encoded one while it decodes: none waits for ever.
+_for_encoded = MemoryBudget(MOST_IMAGE_BYTES)
+_for_decoding = MemoryBudget(MAX_DECODING_BYTES)
+
+
 def read_image(path: Path) -> bytes:
-    """Return the bytes of an image file, for `decode`.
+    """Return the bytes of an image file, for `decoded`.
 
     Raises:
         UnreadableImage: the file is missing, unreadable, not a regular file (a pipe would never end), or larger than
@@ -90,12 +158,23 @@ def read_image(path: Path) -> bytes:
         raise UnreadableImage((error.strerror or str(error)).lower()) from None
 
 
-def decode(data: bytes, *, shortest_side: int | None = None) -> Image:
+@contextmanager
+def memory_for_encoded(path: Path) -> Iterator[None]:
+    """Wait until the bytes of an image file fit in the memory for encoded images, and reserve it for the block."""
+    size = 0
+    with suppress(OSError, ValueError):  # reported when the file is read
+        size = path.stat().st_size
+    with _for_encoded.reserved(size):
+        yield
+
+
+@contextmanager
+def decoded(data: bytes, *, shortest_side: int | None = None) -> Iterator[Image]:
     """Decode the first frame of an image, rotated by its EXIF orientation, with transparency on white.
 
     The format is recognised by the content, not by the suffix. 16-bit grey images keep their upper 8 bits; 32-bit and
     floating-point grey images, which have no agreed white, are scaled from their minimum (black) to their maximum
-    (white). Colour profiles are ignored. The function is thread-safe.
+    (white). Colour profiles are ignored. The function is thread-safe, and waits while other threads use the memory.
 
     Args:
         data: the whole file, in one of `FORMATS`.
@@ -104,32 +183,100 @@ def decode(data: bytes, *, shortest_side: int | None = None) -> Image:
             length afterwards, photographs differ by about two grey levels of 255 from those decoded in full; if to
             half of it, by about half a level.
 
-    Returns:
-        The image in RGB.
+    Yields:
+        The image in RGB; its pixels are freed at the end of the block.
 
     Raises:
         UnreadableImage: `data` cannot be decoded; no other error is raised, whatever the content.
     """
     if not data:
         raise UnreadableImage("empty file")
-    parse = _parser_of(data)
-    with _pillow_warnings_ignored:
+    kind = _format_of(data)
+    parse = _parser(kind.plugin)
+    with ExitStack() as memory:
+        with _pillow_warnings_ignored:
+            try:
+                stream = BytesIO(data)
+                image = parse(stream)
+                size = _checked_size(*image.size)
+                # Of a JPEG, Pillow has read the header of the first scan.
+                is_stored = kind.name == "JPEG" and _has_several_scans(image, data, stream.tell())
+                if shortest_side:
+                    image.draft(None, (shortest_side, shortest_side))
+                n_bytes = _decoding_bytes(kind, image, size, is_stored)
+                memory.enter_context(_for_decoding.reserved(n_bytes))
+                image.load()
+                orientation = _orientation(image)
+                upright = _as_rgb(image)
+                image.close()  # before the copy that is turned
+                upright = _turned(upright, orientation)
+            except UnreadableImage:
+                raise
+            except Exception as error:  # parsers raise errors of every type on malformed bytes
+                raise UnreadableImage(_reason(error, data)) from error
+        # A caller that reads the orientation again would rotate the image twice.
+        upright.info = {}
         try:
-            image = parse(BytesIO(data))
-            width, height = image.size
-            if width * height > MAX_PIXELS:
-                raise UnreadableImage(f"too large: {width} × {height} pixels")
-            if shortest_side:
-                image.draft(None, (shortest_side, shortest_side))
-            image.load()
-            upright = _turned(_as_rgb(image), _orientation(image))
-        except UnreadableImage:
-            raise
-        except Exception as error:  # parsers raise errors of every type on malformed bytes
-            raise UnreadableImage(_reason(error, data)) from error
-    # A caller that reads the orientation again would rotate the image twice.
-    upright.info = {}
-    return upright
+            yield upright
+        finally:
+            upright.close()  # frees the pixels, whoever still refers to the image
+
+
+def _checked_size(width: int, height: int) -> tuple[int, int]:
+    """Return width and height of an image; raise UnreadableImage if it is too large in any format."""
+    if width * height > MAX_PIXELS:
+        raise UnreadableImage(f"too large: {width} × {height} pixels; at most {MAX_PIXELS / 1e6:.3g} megapixels")
+    if max(width, height) > MAX_SIDE:
+        raise UnreadableImage(f"too large: {width} × {height} pixels; at most {MAX_SIDE} per side")
+    return width, height
+
+
+def _decoding_bytes(kind: ImageFormat, image: Image, size: tuple[int, int], is_stored: bool) -> int:
+    """Return the memory that decoding an image takes.
+
+    Args:
+        kind: its format.
+        image: the image, before its pixels are loaded; a JPEG may be reduced.
+        size: width and height in the file.
+        is_stored: whether the decoder of a JPEG keeps the coefficients of all pixels until it has read all scans.
+
+    Raises:
+        UnreadableImage: it takes more than `MAX_DECODING_BYTES`.
+    """
+    n_pixels = math.prod(image.size)
+    n_bytes = kind.bytes_per_pixel * n_pixels
+    if is_stored:
+        n_bytes = max(n_bytes, 4 * n_pixels + 2 * len(image.getbands()) * math.prod(size))
+    if kind.name == "TIFF":
+        n_bytes = max(n_bytes, 4 * n_pixels + _strip_bytes(image))
+    if n_bytes > MAX_DECODING_BYTES:
+        raise UnreadableImage(
+            f"too large: {size[0]} × {size[1]} pixels of {kind.name} take {n_bytes / 1e9:.3g} GB to decode; at most "
+            f"{MAX_DECODING_BYTES / 1e9:.3g} GB"
+        )
+    return n_bytes
+
+
+def _has_several_scans(image: Image, data: bytes, header_bytes: int) -> bool:
+    """Return whether a decoder keeps a JPEG until it has read several scans; the header ends with that of the first."""
+    n_bands = len(image.getbands())
+    of_all_bands = struct.pack(">HB", 6 + 2 * n_bands, n_bands)
+    return "progressive" in image.info or not data.startswith(of_all_bands, max(0, header_bytes - 6 - 2 * n_bands))
+
+
+def _strip_bytes(image: Image) -> int:
+    """Return the memory that libtiff needs for the largest strip or tile of a TIFF."""
+    tags = image.tag_v2  # type: ignore[attr-defined]
+    compression = tags.get(_COMPRESSION, _UNCOMPRESSED)
+    if compression == _UNCOMPRESSED:
+        return 0
+    width, height = image.size
+    n_pixels = width * min(height, tags.get(_ROWS_PER_STRIP, height))
+    if _TILE_WIDTH in tags and _TILE_LENGTH in tags:
+        n_pixels = tags[_TILE_WIDTH] * tags[_TILE_LENGTH]
+    n_bits = max(tags.get(_BITS, (1,))) * tags.get(_SAMPLES, 1)
+    # Other decoders have an image of their own.
+    return int(n_pixels * (max(32, n_bits) // 8 + (0 if compression in _SIMPLE_COMPRESSIONS else 8)))
 
 
 @cache
@@ -139,15 +286,15 @@ def _parser(plugin: str) -> type[ImageFile]:
     return parser
 
 
-def _parser_of(data: bytes) -> type[ImageFile]:
-    """Return Pillow's parser for a file.
+def _format_of(data: bytes) -> ImageFormat:
+    """Return the format of a file.
 
     `Image.open` is not used: it would try all of Pillow's parsers, one of which starts Ghostscript, and it applies a
     global size limit, which belongs to the application.
     """
     for one in FORMATS:
         if data.startswith(one.signatures) and (one.name != "WebP" or data[8:12] == b"WEBP"):
-            return _parser(one.plugin)
+            return one
     raise UnreadableImage(f"not an image: none of {', '.join(one.name for one in FORMATS)}")
 
 
@@ -176,26 +323,46 @@ def _turned(image: Image, orientation: object) -> Image:
 def _as_rgb(image: Image) -> Image:
     from PIL.Image import new
 
-    if image.mode in ("I", "F") or image.mode.startswith("I;16"):
-        image = _in_8_bits(image)
-    if not image.has_transparency_data:
+    has_more_bits = image.mode in ("I", "F") or image.mode.startswith("I;16")
+    if not has_more_bits and not image.has_transparency_data:
         return image.convert("RGB")
-    layer = image.convert("RGBA")
+    limits = _limits(image) if image.mode in ("I", "F") else (0.0, 0.0)
     canvas = new("RGB", image.size, "white")
-    canvas.paste(layer, mask=layer)
+    for box in _bands(image):
+        band = image.crop(box)
+        if has_more_bits:
+            canvas.paste(_in_8_bits(band, *limits), box)
+        else:
+            layer = band.convert("RGBA")
+            canvas.paste(layer, box, mask=layer)
     return canvas
 
 
-def _in_8_bits(image: Image) -> Image:
+def _bands(image: Image) -> Iterator[tuple[int, int, int, int]]:
+    """Yield boxes of rows that cover an image."""
+    n_rows = max(1, _BAND_PIXELS // image.width)
+    for top in range(0, image.height, n_rows):
+        yield 0, top, image.width, min(image.height, top + n_rows)
+
+
+def _limits(image: Image) -> tuple[float, float]:
+    """Return the smallest and the largest finite value of a grey image."""
+    low, high = np.inf, -np.inf
+    for box in _bands(image):
+        values = np.array(image.crop(box), dtype=np.float32)
+        finite = np.isfinite(values)
+        low = min(low, float(values.min(where=finite, initial=np.inf)))
+        high = max(high, float(values.max(where=finite, initial=-np.inf)))
+    return low, high
+
+
+def _in_8_bits(image: Image, low: float, high: float) -> Image:
+    """Return a grey image of more bits with 8 bits, scaled from `low` to `high` if it has 32."""
     from PIL.Image import fromarray
 
     if image.mode.startswith("I;16"):
         return fromarray((np.asarray(image) >> 8).astype(np.uint8))
     values = np.array(image, dtype=np.float32)
-    finite = np.isfinite(values)
-    low = float(values.min(where=finite, initial=np.inf))
-    high = float(values.max(where=finite, initial=-np.inf))
-    # In place, because a copy of the largest image takes 0.8 GB.
     with np.errstate(all="ignore"):  # infinities become black or white, NaN black
         values -= low
         values *= 255 / (high - low) if high > low else 0
@@ -206,12 +373,17 @@ def _in_8_bits(image: Image) -> Image:
 
 def _reason(error: Exception, data: bytes) -> str:
     """Return a phrase of one line for an error of Pillow."""
-    from PIL.Image import MAX_IMAGE_PIXELS, DecompressionBombError
+    from PIL.Image import DecompressionBombError
 
     if isinstance(error, MemoryError):
         return "not enough memory"
-    if isinstance(error, DecompressionBombError):  # the WebP and GIF parsers check Pillow's own limit first
-        return f"too large: more than {2 * (MAX_IMAGE_PIXELS or 0)} pixels"
+    if isinstance(error, DecompressionBombError):  # some parsers check Pillow's own limit first
+        kind = _format_of(data)
+        most = MAX_DECODING_BYTES / kind.bytes_per_pixel / 1e6
+        n_pixels = re.search(r"\d+", str(error))
+        return (
+            f"too large: {n_pixels[0] if n_pixels else 'too many'} pixels; at most {most:.3g} megapixels of {kind.name}"
+        )
     message = str(error).partition("\n")[0][:100]
     ended_early = isinstance(error.__cause__ or error, EOFError) or "truncated" in message.lower()
     # Pillow reports a truncated WebP as one without a decoder; but the file contains its length.

@@ -9,13 +9,14 @@ from __future__ import annotations
 import os
 import posixpath
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Literal
 
 from uniot.errors import DataError
-from uniot.images.decoding import IMAGE_SUFFIXES, read_image
+from uniot.images.decoding import IMAGE_SUFFIXES, memory_for_encoded, read_image
 from uniot.images.lists import LIST_SUFFIXES, listed_images
 from uniot.io.shards import is_shard_folder
 from uniot.io.text import as_utf8
@@ -42,6 +43,12 @@ class ImageFile:
     def read(self) -> bytes:
         """Return the bytes of the image; raise UnreadableImage if they cannot be read."""
         return read_image(self.path)
+
+    @contextmanager
+    def opened(self) -> Iterator[bytes]:
+        """Yield the bytes of the image when they fit in the memory that threads share; raise as `read` does."""
+        with memory_for_encoded(self.path):
+            yield self.read()
 
 
 def labelled_images(where: Path) -> list[ImageFile]:

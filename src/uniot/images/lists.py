@@ -14,12 +14,13 @@ from uniot.images.decoding import IMAGE_SUFFIXES
 from uniot.io.array_files import find_keys
 from uniot.io.csv_tables import CsvError, CsvReader
 from uniot.io.files import open_regular
-from uniot.io.text import listed, quoted, read_text
+from uniot.io.text import listed, quoted, text_lines
 
 LIST_SUFFIXES = (".txt", ".lst", ".csv", ".tsv")
 
 _PATH_COLUMNS = ("path", "image", "file", "filename")
 _LABEL_COLUMNS = ("label", "class", "category")
+_ADVICE = "Save the list as UTF-8."
 _PATH_AND_LABEL = re.compile(rf"(.*(?:{'|'.join(map(re.escape, IMAGE_SUFFIXES))}))(?:\s+(\S.*))?", re.IGNORECASE)
 
 
@@ -119,7 +120,7 @@ def _is_number(text: str) -> bool:
 
 
 def _text_rows(where: Path) -> Iterator[tuple[int, str, str | None]]:
-    for number, line in enumerate(read_text(where, "Save the list as UTF-8.").split("\n"), start=1):
+    for number, line in text_lines(where, _ADVICE):
         line = line.strip()
         if line and not line.startswith("#"):
             # The path extends to the last image suffix of the line: a file may be called `a.jpg copy.jpg`.
@@ -129,7 +130,9 @@ def _text_rows(where: Path) -> Iterator[tuple[int, str, str | None]]:
 
 def _table_rows(where: Path) -> Iterator[tuple[int, str, str | None]]:
     delimiter, called = ("\t", "tabs") if where.suffix.lower() == ".tsv" else (",", "commas")
-    rows = CsvReader(io.StringIO(read_text(where, "Save the list as UTF-8."), newline=""), delimiter=delimiter)
+    # A carriage return alone ends a line too.
+    lines = (line for _, text in text_lines(where, _ADVICE) for line in io.StringIO(text, newline=""))
+    rows = CsvReader(lines, delimiter=delimiter)
     try:
         header = [column.strip().lower() for column in next(rows, [])]
         path_at, label_at = _column(header, _PATH_COLUMNS), _column(header, _LABEL_COLUMNS)

@@ -14,7 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 from torch import Tensor
 
 from uniot.errors import DataError, RunFolderError
-from uniot.images.decoding import decode
+from uniot.images.decoding import decoded
 from uniot.io.tensor_files import MAKE_AGAIN
 
 if TYPE_CHECKING:
@@ -130,7 +130,8 @@ class Preparation:
         Raises:
             UnreadableImage: `data` cannot be decoded.
         """
-        return self.image(decode(data, shortest_side=self.decoded_side))
+        with decoded(data, shortest_side=self.decoded_side) as image:
+            return self.image(image)
 
     def image(self, image: Image) -> Pixels:
         """Return the pixels of an RGB image, resized and cropped, (3, crop, crop)."""

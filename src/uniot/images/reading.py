@@ -101,12 +101,12 @@ def available_cores() -> int:
 
 def _read(file: ImageFile, preparation: Preparation, table: EmbeddingTable | None) -> ReadImage | Skipped:
     try:
-        data = file.read()
-        content = hashlib.sha256(data).digest()
-        known = table.get_many([content]).get(content) if table is not None else None
-        if known is not None:
-            return ReadImage(content, known=known)
-        return ReadImage(content, pixels=preparation.read(data))
+        with file.opened() as data:
+            content = hashlib.sha256(data).digest()
+            known = table.get_many([content]).get(content) if table is not None else None
+            if known is not None:
+                return ReadImage(content, known=known)
+            return ReadImage(content, pixels=preparation.read(data))
     except UnreadableImage as error:
         return Skipped(file.name, error.reason)
     except MemoryError:

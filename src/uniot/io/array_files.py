@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
+import os
+import re
 import zipfile
+from array import array
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import torch
@@ -27,10 +31,19 @@ KEYS = {
 }
 """Names under which a file may hold the embeddings, the labels and the sample names."""
 
-# Letters of all labels together, padded to the longest; NumPy takes four bytes per letter, so this is one gigabyte.
-_MAX_LETTERS = 1 << 28
-# A larger array is rejected if it takes more than this many times its compressed size; a zip bomb takes a thousand.
-_MAX_UNPACKED_BYTES, _MAX_COMPRESSION = 1 << 30, 100
+NAME_BYTES = 64
+"""Memory of a sample name beside its letters: a text and the reference to it."""
+
+# Larger content is rejected if it takes more than this many times the size of its file; a zip bomb takes a thousand.
+_MAX_UNPACKED_BYTES, _MAX_COMPRESSION = 1 << 29, 100
+# NumPy pads each label to the longest; labels that would take more are rejected if most of it would be padding.
+_MAX_LABEL_BYTES, _MAX_PADDING, _BYTES_PER_LETTER = 1 << 28, 8, 4
+# NumPy itself reads no longer header, but only after it has taken the memory.
+_MAX_HEADER_BYTES = 10_000
+_SAVE_UNCOMPRESSED = "If this is intended, save it with `numpy.savez`, which does not compress."
+# A JSON list is counted before it is parsed: lists of lists take twenty times their size.
+_JSON_TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[\[{,]', re.DOTALL)
+_MAX_CLASSES = 1_000_000
 # safetensors reads no header above 100 MB, and the sample names are stored in the header.
 _HEADER_BYTES = 90_000_000
 
@@ -58,14 +71,116 @@ def find_keys(names: Collection[str], with_x: bool) -> dict[str, str]:
     return {role: key for role, key in found.items() if key is not None and (with_x or role != "x")}
 
 
-def check_label_length(path: Path, n_rows: int, labels: Collection[Any]) -> None:
-    """Raise a DataError if the labels do not fit in memory: NumPy pads each row to the longest label."""
-    longest = max((len(label) for label in labels if isinstance(label, str)), default=0)
-    if n_rows * longest > _MAX_LETTERS:
+class Unpacked:
+    """The memory that the content of a file or folder takes, counted before it is allocated.
+
+    Attributes:
+        where: the file or folder, for messages.
+        packed: its size in bytes.
+        advice: last sentence of the message, for somebody to whom such content is not hostile.
+    """
+
+    def __init__(self, where: Path | str, packed: int, advice: str) -> None:
+        self.where, self.packed, self.advice = where, packed, advice
+        self._n_bytes = 0
+
+    def add(self, what: str, n_bytes: int) -> None:
+        """Count `n_bytes` of memory for `what`.
+
+        Raises:
+            DataError: the content is larger than embeddings in a file of this size ever are, as in a zip bomb.
+        """
+        self._n_bytes += n_bytes
+        if self._n_bytes > _MAX_UNPACKED_BYTES and self._n_bytes > _MAX_COMPRESSION * self.packed:
+            raise DataError(
+                f"{self.where} would unpack its {what} from {self.packed} bytes to {self._n_bytes / 1e9:.3g} GB, which "
+                f"embeddings never do. {self.advice}"
+            )
+
+
+def label_bytes(where: Path | str, n_rows: int, longest: int, n_letters: int) -> int:
+    """Return the memory in bytes of an array of labels; NumPy pads each row to the longest label.
+
+    Args:
+        where: the file or folder, for messages.
+        n_rows: number of rows.
+        longest: number of letters of the longest label.
+        n_letters: number of letters of all rows together.
+
+    Raises:
+        DataError: one long label would make the array huge.
+    """
+    n_bytes = _BYTES_PER_LETTER * n_rows * longest
+    if n_bytes > _MAX_LABEL_BYTES and n_bytes > _MAX_PADDING * _BYTES_PER_LETTER * n_letters:
         raise DataError(
-            f"{path} has a label of {longest} letters, and each of its {n_rows} rows would take that much memory. "
+            f"{where} has a label of {longest} letters, and each of its {n_rows} rows would take that much memory. "
             "Shorten the label."
         )
+    return n_bytes
+
+
+class LabelColumn:
+    """Labels of a file as they are read, each distinct text once.
+
+    Args:
+        unpacked: counts the memory of the array.
+    """
+
+    def __init__(self, unpacked: Unpacked) -> None:
+        self._unpacked = unpacked
+        self._codes = array("q")
+        self._code_of: dict[str, int] = {}
+        self._n_letters = 0
+
+    def expect(self, n_rows: int) -> None:
+        """Count the memory of so many rows before they are read."""
+        self._unpacked.add("labels", self._codes.itemsize * n_rows)
+
+    def append(self, label: str | None) -> None:
+        """Add the label of the next row; an empty one is None or an empty text."""
+        self._codes.append(self._code(label))
+        self._n_letters += len(label or "")
+
+    def extend(self, texts: Sequence[str | None], places: np.ndarray) -> None:
+        """Add the labels of the next rows as indices into texts, (n_rows,)."""
+        codes = np.array([self._code(text) for text in texts], dtype=np.int64)
+        lengths = np.array([len(text or "") for text in texts], dtype=np.int64)
+        self._codes.frombytes(codes.take(places).tobytes())
+        self._n_letters += int(lengths.take(places).sum())
+
+    def _code(self, label: str | None) -> int:
+        return self._code_of.setdefault(label, len(self._code_of)) if label else -1
+
+    def as_array(self) -> np.ndarray | None:
+        """Return the labels, (n_rows,); None if all are empty.
+
+        Raises:
+            DataError: some are empty, or they take too much memory.
+        """
+        where = self._unpacked.where
+        codes = np.frombuffer(self._codes, np.int64) if self._codes else np.empty(0, np.int64)
+        if not check_complete_labels(where, codes < 0):
+            return None
+        if any("\0" in label for label in self._code_of):
+            raise DataError(f"{where} has a label with a NUL byte, which NumPy would cut off. Remove it.")
+        longest = max(map(len, self._code_of), default=1)
+        self._unpacked.add("labels", label_bytes(where, len(codes), longest, self._n_letters))
+        return np.array(list(self._code_of), dtype=str).take(codes)
+
+
+def check_complete_labels(where: Path | str, is_empty: np.ndarray) -> bool:
+    """Return whether there are labels: False if all cells are empty, (n_rows,).
+
+    Raises:
+        DataError: some are empty.
+    """
+    n_empty = int(is_empty.sum())
+    if n_empty and n_empty < len(is_empty):
+        raise DataError(
+            f"{where} has no label in {n_empty} of {len(is_empty)} rows, the first in row {int(is_empty.argmax())}. "
+            "Label all rows or none."
+        )
+    return not n_empty
 
 
 def read_npz(path: Path, with_x: bool) -> FileContent:
@@ -78,8 +193,11 @@ def read_npz(path: Path, with_x: bool) -> FileContent:
         with open_regular(path) as file, np.load(file, allow_pickle=False) as archive:
             names = list(archive.files)
             roles = find_keys(names, with_x)
-            for key in roles.values():
-                _check_unpacked_size(path, archive.zip, key)
+            unpacked = Unpacked(path, os.fstat(file.fileno()).st_size, _SAVE_UNCOMPRESSED)
+            for role, key in roles.items():
+                n_values = _check_unpacked_size(path, archive.zip, key, unpacked)
+                if role == "ids":
+                    unpacked.add(key, NAME_BYTES * n_values)
             arrays = {role: archive[key] for role, key in roles.items()}
     except DataError:
         raise
@@ -101,12 +219,14 @@ def read_npy(path: Path, with_x: bool) -> FileContent:
     if not _begins_with(path, b"\x93NUMPY"):
         raise DataError(f"{path} is not an .npy file. Make one with `numpy.save(file, embeddings)`.")
     try:
+        with open_regular(path) as file:
+            _read_header(file)
         values = np.load(path, mmap_mode="r", allow_pickle=False)
     except Exception as error:  # as above
         raise DataError(_unreadable(path, error)) from None
     if with_x:
         return FileContent(x=values)
-    return FileContent(y=np.array(values) if values.ndim == 1 else None)
+    return FileContent(y=values if values.ndim == 1 else None)
 
 
 def write_npz(path: Path, x: np.ndarray, y: np.ndarray | None, ids: Sequence[str] | None) -> None:
@@ -136,14 +256,16 @@ def _begins_with(path: Path, signature: bytes) -> bool:
         raise DataError(f"{path} cannot be read ({error.strerror}). Give a file that you may read.") from None
 
 
-def _check_unpacked_size(path: Path, archive: zipfile.ZipFile, key: str) -> None:
-    """Raise a DataError if an array differs in size from its header, or if the archive may be a zip bomb."""
+def _check_unpacked_size(path: Path, archive: zipfile.ZipFile, key: str, unpacked: Unpacked) -> int:
+    """Return the number of values of an array.
+
+    Raises:
+        DataError: the array differs in size from its header, or the archive may be a zip bomb.
+    """
     name = key if key in archive.namelist() else f"{key}.npy"
     about = archive.getinfo(name)
     with archive.open(about) as member:
-        version = np.lib.format.read_magic(member)
-        read_header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-        shape, _, dtype = read_header(member)
+        shape, dtype = _read_header(member)
         header_bytes = member.tell()
     n_bytes = math.prod(shape) * dtype.itemsize
     if not dtype.hasobject and header_bytes + n_bytes != about.file_size:
@@ -151,11 +273,36 @@ def _check_unpacked_size(path: Path, archive: zipfile.ZipFile, key: str) -> None
             f"{path} has {key} of {about.file_size} bytes, but its header announces {header_bytes + n_bytes}. "
             "The file is damaged; make it again."
         )
-    if n_bytes > _MAX_UNPACKED_BYTES and n_bytes > _MAX_COMPRESSION * about.compress_size:
-        raise DataError(
-            f"{path} has {key} that unpacks from {about.compress_size} bytes to {n_bytes / 1e9:.3g} GB, which "
-            "embeddings never do. If this is intended, save it with `numpy.savez`, which does not compress."
-        )
+    unpacked.add(key, n_bytes)
+    return math.prod(shape)
+
+
+def _read_header(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    """Return shape and type of an array in NumPy's format, from the beginning of its file.
+
+    Raises:
+        ValueError: there is no such header, or it is longer than any that NumPy writes.
+    """
+    version = np.lib.format.read_magic(file)
+    length_bytes = 2 if version == (1, 0) else 4
+    length = file.read(length_bytes)
+    header_bytes = int.from_bytes(length, "little")
+    if header_bytes > _MAX_HEADER_BYTES:
+        raise ValueError(f"its header has {header_bytes} bytes; at most {_MAX_HEADER_BYTES} are read")
+    header = io.BytesIO(length + file.read(header_bytes))
+    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    shape, _, dtype = read(header)
+    return shape, dtype
+
+
+def not_enough_memory(where: Path | str, error: BaseException) -> str:
+    """Return the message for a file that does not fit in memory."""
+    reason = str(error).partition("\n")[0][:200]
+    told = f" ({reason})" if reason else ""
+    return (
+        f"{where} needs more memory than is available{told}. Give fewer samples, or an .npy file, which is read from "
+        "disk as needed."
+    )
 
 
 def _unreadable(path: Path, error: Exception) -> str:
@@ -165,7 +312,7 @@ def _unreadable(path: Path, error: Exception) -> str:
             "Save numbers and text: `numpy.savez(file, x=x.astype('float32'), y=y.astype(str))`."
         )
     if isinstance(error, MemoryError):
-        return f"{path} needs more memory than is available ({error}). Give fewer samples, or save an .npy file."
+        return not_enough_memory(path, error)
     reason = str(error).partition("\n")[0][:200] or type(error).__name__
     return f"{path} cannot be read as a NumPy file ({reason}). It may be truncated; make it again."
 
@@ -189,8 +336,10 @@ def read_safetensors(path: Path, with_x: bool) -> FileContent:
     arrays = {role: _as_array(path, tensor) for role, tensor in tensors.items()}
     y = arrays.get("y")
     if y is not None and "classes" in about:
-        y = _class_names(path, np.atleast_1d(y), _json_list(path, "classes", about["classes"]))
-    ids = next((_json_list(path, key, about[key]) for key in KEYS["ids"] if key in about), None)
+        y = np.atleast_1d(y)
+        y = _class_names(path, y, _json_list(path, "classes", about["classes"], len(y)))
+    n_rows = max((len(np.atleast_1d(array)) for array in arrays.values()), default=0)
+    ids = next((_json_list(path, key, about[key], n_rows) for key in KEYS["ids"] if key in about), None)
     return FileContent(
         arrays.get("x"), None if y is None else np.atleast_1d(y), None if ids is None else [str(name) for name in ids]
     )
@@ -233,7 +382,18 @@ def _as_array(path: Path, tensor: Tensor) -> np.ndarray:
     return np.asarray(tensor.numpy())
 
 
-def _json_list(path: Path, key: str, text: str) -> list[Any]:
+def _json_list(path: Path, key: str, text: str, n_rows: int) -> list[Any]:
+    """Return a list of names from the metadata of a file with this number of rows."""
+    nested, count = 0, 1
+    for found in _JSON_TOKEN.finditer(text):
+        nested += found[0] in "[{"
+        count += found[0] == ","
+        if nested > 1:
+            raise DataError(f"{path} has metadata {key!r} that is not a list of names. Write a JSON list of text.")
+        if count > max(n_rows, _MAX_CLASSES):
+            raise DataError(
+                f"{path} has metadata {key!r} of more than {count - 1} names for {n_rows} rows. Give one per row."
+            )
     try:
         values = parse_json(text)
     except ValueError as error:
@@ -252,5 +412,8 @@ def _class_names(path: Path, y: np.ndarray, classes: list[Any]) -> np.ndarray:
             f"{path} holds the label {wrong[0]} and names {len(classes)} classes. "
             f"Give whole numbers from 0 to {len(classes) - 1} as y."
         )
-    check_label_length(path, max(len(y), len(classes)), classes)
+    lengths = np.array([len(name) if isinstance(name, str) else 1 for name in classes], dtype=np.int64)
+    longest, n_letters = int(lengths.max(initial=1)), int(lengths.sum() + lengths.take(y).sum())
+    unpacked = Unpacked(path, path.stat().st_size, "Shorten the names of the classes.")
+    unpacked.add("labels", label_bytes(path, len(y) + len(classes), longest, n_letters))
     return np.array(classes).take(y)

@@ -20,6 +20,9 @@ from uniot.io.files import write_text
 CsvError = csv.Error
 """Raised if a text is not CSV."""
 
+# A row of a million numbers takes less.
+_MAX_ROW_LETTERS = 1 << 25
+
 _SPACES = " \v\f\xa0\u3000"
 # Full-width signs as well, which Excel takes for the others in East Asian languages.
 _SIGNS = "=+@＝＋－＠-"
@@ -109,16 +112,24 @@ def write_table(
 
 
 class CsvReader:
-    """Read rows of CSV, written by uniot or by others.
+    """Read rows of CSV, written by uniot or by others; each row takes bounded memory.
+
+    Iterating raises CsvError for a row without end.
 
     Args:
-        lines: lines of text with their line ends, such as a file that was opened with `newline=""`.
+        lines: a file that was opened with `newline=""`, or lines of bounded length with their line ends.
         delimiter: character between cells.
         strict: whether wrong quotes raise CsvError.
+        with_nul: whether cells may have NUL bytes, which NumPy drops from the end of a text; if not, they raise
+            CsvError.
     """
 
-    def __init__(self, lines: Iterable[str], *, delimiter: str = ",", strict: bool = False) -> None:
-        self._rows = csv.reader(lines, delimiter=delimiter, strict=strict)
+    def __init__(
+        self, lines: Iterable[str], *, delimiter: str = ",", strict: bool = False, with_nul: bool = True
+    ) -> None:
+        self._with_nul = with_nul
+        self._n_letters = 0
+        self._rows = csv.reader(self._checked(_bounded(lines)), delimiter=delimiter, strict=strict)
 
     @property
     def line_num(self) -> int:
@@ -129,7 +140,23 @@ class CsvReader:
         return self
 
     def __next__(self) -> list[str]:
+        self._n_letters = 0
         return [unescape_formulas(cell) for cell in next(self._rows)]
+
+    def _checked(self, lines: Iterable[str]) -> Iterator[str]:
+        for line in lines:
+            # A row has several lines if a cell in quotation marks has line breaks.
+            self._n_letters += len(line)
+            if self._n_letters >= _MAX_ROW_LETTERS:
+                raise CsvError(f"a row is longer than {_MAX_ROW_LETTERS} letters")
+            if "\0" in line and not self._with_nul:
+                raise CsvError("it holds a NUL byte")
+            yield line
+
+
+def _bounded(lines: Iterable[str]) -> Iterable[str]:
+    """Return lines; those of a file are read in pieces, because one may be as long as the file."""
+    return iter(lambda: lines.readline(_MAX_ROW_LETTERS), "") if isinstance(lines, io.TextIOBase) else lines
 
 
 def dict_reader(lines: Iterable[str], *, strict: bool = False) -> csv.DictReader[Any]:

@@ -15,6 +15,8 @@ import numpy as np
 from uniot.errors import DataError
 from uniot.io.array_files import (
     FileContent,
+    label_bytes,
+    not_enough_memory,
     read_npy,
     read_npz,
     read_safetensors,
@@ -26,7 +28,7 @@ from uniot.io.arrays import as_inputs
 from uniot.io.labels import as_labels
 from uniot.io.shards import is_shard_folder, read_shards
 from uniot.io.table_files import read_csv, read_parquet, write_csv, write_parquet
-from uniot.io.text import listed, read_text
+from uniot.io.text import listed, text_lines
 
 Replacing = Callable[[Path], AbstractContextManager[Path]]
 
@@ -117,7 +119,7 @@ def read_labels(path: Path, ids: list[str]) -> np.ndarray:
     if path.is_dir() or path.suffix.lower() in _READERS:
         content = _read(path, with_x=False)
     else:
-        content = FileContent(y=np.array(read_text(path, _NO_LABELS).splitlines(), dtype=str))
+        content = FileContent(y=_text_labels(path))
     labels, names = content.y, content.ids
     if labels is None:
         raise DataError(f"{path} holds no labels. Save them as y, or in a column called label.")
@@ -128,7 +130,7 @@ def read_labels(path: Path, ids: list[str]) -> np.ndarray:
             raise DataError(
                 f"{path} has {len(labels)} labels for {len(ids)} target samples. Give one per sample, in order."
             )
-        return labels
+        return np.array(labels)
     return _labels_by_name(path, labels, names, ids)
 
 
@@ -189,9 +191,7 @@ def _read(path: Path, *, with_x: bool, table: Path | None = None) -> FileContent
     try:
         content = read_shards(path, with_x) if path.is_dir() else _READERS[kind](path, with_x)
     except MemoryError as error:
-        raise DataError(
-            f"{path} needs more memory than is available ({error}). Give fewer samples, or an .npy file."
-        ) from None
+        raise DataError(not_enough_memory(path, error)) from None
     if path.is_dir():
         return content
     beside = path.with_suffix(".csv")
@@ -202,6 +202,20 @@ def _read(path: Path, *, with_x: bool, table: Path | None = None) -> FileContent
     named = read_csv(table, with_x=False)
     y, ids = content.y if named.y is None else named.y, content.ids if named.ids is None else named.ids
     return FileContent(content.x, y, ids, content.columns)
+
+
+def _text_labels(path: Path) -> np.ndarray:
+    """Return the lines of a text file as labels."""
+    labels: list[str] = []
+    n_letters = longest = 0
+    for _, text in text_lines(path, _NO_LABELS):
+        # Other characters than a line feed may end a line too.
+        for label in text.splitlines():
+            labels.append(label)
+            n_letters += len(label)
+            longest = max(longest, len(label))
+    label_bytes(path, len(labels), longest, n_letters)
+    return np.array(labels, dtype=str)
 
 
 def _labels_by_name(path: Path, labels: np.ndarray, names: list[str], ids: list[str]) -> np.ndarray:

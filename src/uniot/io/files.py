@@ -19,8 +19,8 @@ from typing import Any, BinaryIO, NoReturn, cast
 
 from uniot.errors import RunFolderError
 
-MOST_IMAGE_BYTES = 1 << 28
-"""Largest size of an encoded image; a photograph of 200 megapixels takes a quarter of it."""
+MOST_IMAGE_BYTES = 185_000_000
+"""Largest size of an encoded image; a photograph of 200 megapixels takes a third of it."""
 MOST_TEXT_BYTES = 1 << 30
 """Largest size of a text file that is read as a whole: the names of about ten million images."""
 MOST_SETTINGS_BYTES = 1 << 24

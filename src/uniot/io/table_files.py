@@ -1,32 +1,73 @@
-"""Read and write embeddings, labels and sample names as tables: .csv and .parquet files."""
+"""Read and write embeddings, labels and sample names as tables: .csv and .parquet files.
+
+A table may come from anybody, so that no number in it is believed before memory is taken: the rows of a .csv are
+bounded, and the columns of a .parquet file are read in batches whose size follows from the headers of its pages.
+"""
 
 from __future__ import annotations
 
 import io
+import math
+import os
+import sys
+import tempfile
 from array import array
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
-from uniot.errors import DataError, import_optional
-from uniot.io.array_files import KEYS, FileContent, check_label_length, find_keys
+from uniot.errors import DataError, UniotError, import_optional
+from uniot.io.array_files import (
+    KEYS,
+    FileContent,
+    LabelColumn,
+    Unpacked,
+    check_complete_labels,
+    find_keys,
+    not_enough_memory,
+)
 from uniot.io.csv_tables import CsvError, CsvReader, CsvWriter
 from uniot.io.files import open_regular
+from uniot.io.parquet_pages import Pages, column_pages
 from uniot.io.text import as_utf8, listed
 
-# Blocks of this size take a few dozen megabytes at the usual widths.
-_READ_ROWS = 1 << 12
+MOST_BYTES_IN_MEMORY = 1 << 30
+"""Embeddings of more bytes are kept in a temporary file on disk, which is mapped, not in memory."""
+
+WRITE_PLAIN = (
+    "If this is intended, write it with `pyarrow.parquet.write_table(table, file, use_dictionary=False, "
+    "compression='none')`, which does not compress."
+)
+"""Advice for files that take too much memory when they are unpacked."""
+
+# Blocks of this size take a few dozen megabytes at the usual widths, and at any width no more than so many bytes.
+_READ_ROWS, _READ_BYTES = 1 << 12, 1 << 26
 _WRITE_VALUES = 1 << 22
 _EXTRA_AND_PURPOSE = ("images", "reading or writing Parquet files")
+# In memory, the metadata of a Parquet file may take sixty times its size in the file.
+_MAX_FOOTER_BYTES = 1 << 23
+_MAX_COLUMN_NAME = 1000
+# Most writers make pages and dictionaries of a megabyte, DuckDB pages of up to 100. Arrow's index of a dictionary takes
+# several times its size.
+_MAX_PAGE_BYTES, _MAX_DICTIONARY_BYTES = 1 << 27, 1 << 25
+# A single list may have all values of its row group, and Arrow reads whole rows: of larger row groups the file must be
+# large as well.
+_MAX_LIST_BYTES, _MAX_LIST_COMPRESSION = 1 << 28, 10
+_REFERENCE_BYTES = 8
+_OUT_OF_MEMORY = ("alloc", "out of memory", "cannot allocate", "worker thread")
+_SAVE_AS_NPZ = "Save it as an .npz file."
 
 
 def read_csv(path: Path, with_x: bool) -> FileContent:
     """Return the columns `label` and `path` of a .csv and, as embeddings, the numbers of all other columns."""
     try:
         with io.TextIOWrapper(open_regular(path), encoding="utf-8-sig", newline="") as file:
-            return _csv_content(path, CsvReader(_without_nul(file)), with_x)
+            return _csv_content(path, CsvReader(file, with_nul=False), with_x)
     except (OSError, UnicodeDecodeError, CsvError) as error:
         raise DataError(
             f"{path} cannot be read as comma-separated UTF-8 text ({error}). Save it as CSV in UTF-8, or give an "
@@ -34,7 +75,7 @@ def read_csv(path: Path, with_x: bool) -> FileContent:
         ) from None
 
 
-def _csv_content(path: Path, lines: Any, with_x: bool) -> FileContent:
+def _csv_content(path: Path, lines: CsvReader, with_x: bool) -> FileContent:
     header: list[str] = next(lines, [])
     roles = {role: header.index(key) for role, key in find_keys(header, with_x=False).items()}
     # pandas writes the index of its rows as a column without a name.
@@ -45,7 +86,8 @@ def _csv_content(path: Path, lines: Any, with_x: bool) -> FileContent:
             f"{path} has the columns {listed(header) or '(none)'}; {needed} must be among them. "
             "Give the names of the columns in the first line."
         )
-    cells: dict[str, list[str]] = {role: [] for role in roles}
+    labels = LabelColumn(Unpacked(path, path.stat().st_size, _SAVE_AS_NPZ))
+    names: list[str] = []
     values = array("d")
     for row in lines:
         if not row:
@@ -55,26 +97,25 @@ def _csv_content(path: Path, lines: Any, with_x: bool) -> FileContent:
                 f"{path} has {len(row)} cells in line {lines.line_num} and {len(header)} columns. "
                 "Give one cell per column."
             )
-        for role, place in roles.items():
-            cells[role].append(row[place])
+        if "y" in roles:
+            labels.append(row[roles["y"]])
+        if "ids" in roles:
+            names.append(row[roles["ids"]])
         if with_x:
             try:
                 values.extend([float(row[place]) for place in numbers])
             except ValueError as error:
                 raise DataError(
-                    f"{path} has a cell in line {lines.line_num} that is not a number ({error}). "
+                    f"{path} has a cell in line {lines.line_num} that is not a number ({str(error)[:100]}). "
                     "Give numbers in all columns but label and path."
                 ) from None
-    x = np.array(values).reshape(-1, len(numbers)) if with_x else None
-    return FileContent(x, _checked_labels(path, cells.get("y")), cells.get("ids"), tuple(header[i] for i in numbers))
-
-
-def _without_nul(lines: Iterable[str]) -> Iterator[str]:
-    """Yield lines; raise an error for a NUL byte, which NumPy would drop from the end of a name."""
-    for line in lines:
-        if "\0" in line:
-            raise CsvError("it holds a NUL byte")
-        yield line
+    return FileContent(
+        # Without a copy, which the array would need as much memory for again.
+        np.frombuffer(values or b"", np.float64).reshape(-1, len(numbers)) if with_x else None,
+        labels.as_array() if "y" in roles else None,
+        names if "ids" in roles else None,
+        tuple(header[place] for place in numbers),
+    )
 
 
 def _is_fraction(text: str) -> bool:
@@ -84,22 +125,6 @@ def _is_fraction(text: str) -> bool:
     except ValueError:
         return False
     return not text.isdigit()
-
-
-def _checked_labels(path: Path, values: list[Any] | None) -> np.ndarray | None:
-    """Return labels as an array; None if all cells are empty."""
-    if values is None:
-        return None
-    empty = [row for row, value in enumerate(values) if value is None or value == ""]
-    if values and len(empty) == len(values):
-        return None
-    if empty:
-        raise DataError(
-            f"{path} has no label in {len(empty)} of {len(values)} rows, the first in row {empty[0]}. "
-            "Label all rows or none."
-        )
-    check_label_length(path, len(values), values)
-    return np.array(values)
 
 
 def write_csv(path: Path, y: np.ndarray | None, ids: Sequence[str] | None) -> None:
@@ -120,49 +145,404 @@ def import_pyarrow() -> tuple[Any, Any]:
     return import_optional("pyarrow", *_EXTRA_AND_PURPOSE), import_optional("pyarrow.parquet", *_EXTRA_AND_PURPOSE)
 
 
-def read_parquet(path: Path, with_x: bool) -> FileContent:
-    """Return the vectors of a .parquet file (a list column, or a column for each dimension), its labels and names."""
-    pyarrow, parquet = import_pyarrow()
+def read_parquet(path: Path, with_x: bool, into: np.ndarray | None = None) -> FileContent:
+    """Return the vectors of a .parquet file (a list column, or a column for each dimension), its labels and names.
+
+    Args:
+        path: the file.
+        with_x: whether to read the vectors.
+        into: array that they are written to, (n_rows, n_features); a new one if None.
+
+    Raises:
+        DataError: the file cannot be read, would take more memory than embeddings ever do, or does not fit `into`.
+    """
+    with opened_parquet(path) as table:
+        x = None
+        if with_x:
+            found = table.vectors
+            table.unpacked.add("x", found.n_bytes)
+            x = allocate(found.shape, found.dtype) if into is None else into
+            if x.shape != found.shape or x.dtype != found.dtype:
+                raise DataError(
+                    f"{path} had {len(x)} rows of {x.shape[1]} {x.dtype} numbers and has {found.shape[0]} of "
+                    f"{found.shape[1]} {found.dtype} numbers now. Wait until it is written."
+                )
+            table.read_vectors(x)
+        roles = find_keys(table.names, with_x=False)
+        return FileContent(
+            x,
+            table.labels(roles["y"]) if "y" in roles else None,
+            table.sample_names(roles["ids"]) if "ids" in roles else None,
+            tuple(table.vectors.columns) if with_x else (),
+        )
+
+
+def allocate(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
+    """Return an array for embeddings: in memory, or in a file that has no name and ends with the array."""
+    n_bytes = math.prod(shape) * dtype.itemsize
+    if n_bytes <= MOST_BYTES_IN_MEMORY:
+        return np.empty(shape, dtype)
     try:
-        with open_regular(path) as file, parquet.ParquetFile(file) as table:
-            return _parquet_content(path, table, with_x)
-    except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
+        with tempfile.TemporaryFile() as file:
+            # Otherwise a full disk would kill the process, without a message, when the mapping is written to.
+            if hasattr(os, "posix_fallocate"):
+                os.posix_fallocate(file.fileno(), 0, n_bytes)
+            else:
+                file.truncate(n_bytes)
+            # The mapping keeps the file alive after its handle is closed.
+            return np.memmap(file, dtype, "r+", shape=shape)
+    except OSError as error:
         raise DataError(
-            f"{path} cannot be read as a Parquet file ({error}). It may be truncated; make it again."
+            f"{n_bytes / 1e9:.1f} GB of embeddings cannot be kept in {tempfile.gettempdir()} ({error.strerror}). Set "
+            "the environment variable TMPDIR to a folder on a disk with that much space."
         ) from None
 
 
-def _parquet_content(path: Path, table: Any, with_x: bool) -> FileContent:
-    names = table.schema_arrow.names
-    if len(set(names)) < len(names):
-        raise DataError(f"{path} has two columns of the same name among {listed(names)}. Give each its own name.")
-    roles = find_keys(names, with_x=False)
-    columns, dtype = vector_columns(path, table.schema_arrow, set(roles.values())) if with_x else ([], None)
-    x: np.ndarray | None = None
-    values: dict[str, list[Any]] = {role: [] for role in roles}
-    start = 0
-    for batch in table.iter_batches(batch_size=_READ_ROWS, columns=[*columns, *roles.values()]):
-        if with_x:
-            rows = vectors(path, batch, columns, start)
-            if x is None:
-                x = np.empty((table.metadata.num_rows, rows.shape[1]), dtype)
-            if rows.shape[1] != x.shape[1]:
-                raise DataError(_uneven(path, start, rows.shape[1], x.shape[1]))
-            x[start : start + len(rows)] = rows
-        for role, key in roles.items():
-            values[role] += batch.column(key).to_pylist()
-        start += batch.num_rows
-    if start != table.metadata.num_rows:
-        raise DataError(
-            f"{path} announces {table.metadata.num_rows} rows and holds {start}. It is damaged; make it again."
+@contextmanager
+def opened_parquet(path: Path) -> Iterator[ParquetTable]:
+    """Open a Parquet file for the block, in which everything that is wrong with it is a DataError."""
+    pyarrow, _ = import_pyarrow()
+    try:
+        with open_regular(path) as file:
+            yield ParquetTable(file, path)
+    except UniotError:
+        raise
+    except MemoryError as error:  # of Python, NumPy or Arrow
+        raise DataError(not_enough_memory(path, error)) from None
+    except (pyarrow.ArrowException, OSError, ValueError) as error:
+        raise DataError(unreadable_parquet(path, error)) from None
+
+
+def unreadable_parquet(where: Path | str, error: Exception) -> str:
+    """Return the message for a Parquet file that cannot be read."""
+    reason = str(error).partition("\n")[0][:200]
+    # While it decodes, Arrow reports a lack of memory as an OSError.
+    if any(word in reason.lower() for word in _OUT_OF_MEMORY):
+        return not_enough_memory(where, error)
+    return f"{where} cannot be read as a Parquet file ({reason}). It may be truncated; make it again."
+
+
+@dataclass(frozen=True)
+class Vectors:
+    """Describes the embeddings of a Parquet file.
+
+    Attributes:
+        columns: the list column, or a column for each dimension.
+        shape: (n_rows, n_features).
+        dtype: type of the numbers.
+    """
+
+    columns: list[str]
+    shape: tuple[int, int]
+    dtype: np.dtype[Any]
+
+    @property
+    def n_bytes(self) -> int:
+        """Return the size of the array."""
+        return math.prod(self.shape) * self.dtype.itemsize
+
+
+class ParquetTable:
+    """An open Parquet file whose columns are read in bounded memory, whatever it contains.
+
+    Args:
+        file: the file.
+        where: its name, for messages.
+
+    Attributes:
+        names: names of the columns.
+        n_rows: number of rows.
+        unpacked: counts the memory of what is read.
+    """
+
+    def __init__(self, file: BinaryIO, where: Path | str) -> None:
+        self._types = import_optional("pyarrow.types", *_EXTRA_AND_PURPOSE)
+        self._file, self._where = file, where
+        self.unpacked = Unpacked(where, _checked_size(file, where), WRITE_PLAIN)
+        self._table = self._opened()
+        self._about = self._table.metadata
+        self._schema = self._table.schema_arrow
+        self.names: list[str] = self._schema.names
+        longest = max(map(len, self.names), default=0)
+        if longest > _MAX_COLUMN_NAME:
+            raise DataError(
+                f"{where} has a column name of {longest} letters; at most {_MAX_COLUMN_NAME} are read. Shorten it."
+            )
+        if len(set(self.names)) < len(self.names):
+            raise DataError(
+                f"{where} has two columns of the same name among {listed(self.names)}. Give each its own name."
+            )
+        self.n_rows = int(self._about.num_rows)
+        sizes = [int(self._about.row_group(number).num_rows) for number in range(self._about.num_row_groups)]
+        if sum(sizes) != self.n_rows or min(sizes, default=0) < 0:
+            raise DataError(_other_rows(where, self.n_rows, sum(sizes)))
+        # A row group without rows may have no pages.
+        self._groups = [(number, size) for number, size in enumerate(sizes) if size]
+        self._dictionary_of: str | None = None
+
+    @cached_property
+    def vectors(self) -> Vectors:
+        """Return a description of the embeddings; a list column has as many features as its first list."""
+        others = set(find_keys(self.names, with_x=False).values())
+        columns, dtype = vector_columns(self._where, self._schema, others)
+        width = len(columns)
+        if self._is_nested(columns[0]):
+            width = self._first_list(self._groups[0][0], columns[0], dtype).shape[1] if self._groups else 0
+        return Vectors(columns, (self.n_rows, width), dtype)
+
+    def read_vectors(self, x: np.ndarray) -> None:
+        """Read the embeddings into an array of the shape and type of `vectors`.
+
+        Raises:
+            DataError: rows differ in length, a cell is empty, or the file would take too much memory.
+        """
+        columns, start = self.vectors.columns, 0
+        is_list = self._is_nested(columns[0])
+        for group, n_rows in self._groups:
+            rows = x[start : start + n_rows]
+            if is_list:
+                self._check_list(group, columns[0], x.dtype)
+                self._read_rows(group, columns, start, rows)
+            else:
+                for first, end in self._together(group, columns):
+                    self._read_rows(group, columns[first:end], start, rows[:, first:end])
+            start += n_rows
+
+    def labels(self, name: str) -> np.ndarray | None:
+        """Return a column of labels, (n_rows,); None if all of its cells are empty.
+
+        Raises:
+            DataError: the column has other types than text and numbers, or empty cells among others; or it would take
+                too much memory.
+        """
+        kind = self._schema.field(name).type
+        if self._types.is_null(kind):
+            return None
+        if self._is_number(kind):
+            return self._numeric_labels(name)
+        text = kind.value_type if self._types.is_dictionary(kind) else kind
+        if not self._is_text(text):
+            raise DataError(
+                f"{self._where} has labels of type {str(kind)[:100]} in the column {name}. Give text or whole numbers."
+            )
+        labels = LabelColumn(self.unpacked)
+        labels.expect(self.n_rows)
+        for values, places in self._values(name):
+            labels.extend([_as_text(value) for value in values], places)
+        return labels.as_array()
+
+    def sample_names(self, name: str) -> list[str]:
+        """Return a column of sample names, (n_rows,).
+
+        Raises:
+            DataError: a cell is empty, or they would take too much memory.
+        """
+        names = self.column(name)
+        for row, value in enumerate(names):
+            if value is None:
+                raise DataError(f"{self._where} has no name in row {row}. Name all rows, or leave the column out.")
+            names[row] = value if isinstance(value, str) else str(_as_text(value))
+        return names
+
+    def column(self, name: str) -> list[Any]:
+        """Return the values of a column as Python objects, (n_rows,); None for an empty cell."""
+        kind = self._schema.field(name).type
+        if self._types.is_nested(kind):
+            raise DataError(
+                f"{self._where} has values of type {str(kind)[:100]} in the column {name}. Give text or numbers."
+            )
+        self.unpacked.add(f"column {name}", _REFERENCE_BYTES * self.n_rows)
+        values = [part[place] for part, places in self._values(name) for place in places.tolist()]
+        # Equal texts are in memory once, but they will be written as often as they are there.
+        self.unpacked.add(f"column {name}", sum(len(value) for value in values if isinstance(value, (str, bytes))))
+        return values
+
+    def _opened(self, **options: Any) -> Any:
+        _, parquet = import_pyarrow()
+        # With a buffer, Arrow reads a part of a row group at a time instead of all of it.
+        return parquet.ParquetFile(self._file, pre_buffer=False, buffer_size=1 << 16, **options)
+
+    @cached_property
+    def _leaves(self) -> dict[str, list[int]]:
+        """Numbers of the columns of numbers or text by path; a list column x has the path x.list.element."""
+        leaves: dict[str, list[int]] = {}
+        for number in range(self._about.num_columns):
+            leaves.setdefault(self._table.schema.column(number).path, []).append(number)
+        return leaves
+
+    def _is_nested(self, name: str) -> bool:
+        return bool(self._types.is_nested(self._schema.field(name).type))
+
+    def _is_number(self, kind: Any) -> bool:
+        return any(getattr(self._types, f"is_{what}")(kind) for what in ("integer", "floating", "boolean"))
+
+    def _is_text(self, kind: Any) -> bool:
+        return any(
+            getattr(self._types, f"is_{what}")(kind) for what in ("string", "large_string", "binary", "large_binary")
         )
-    if with_x and x is None:
-        x = np.empty((0, len(columns)), dtype)
-    ids = values.get("ids")
-    if ids is not None and None in ids:
-        raise DataError(f"{path} has no name in row {ids.index(None)}. Name all rows, or leave the column out.")
-    ids = None if ids is None else [str(name) for name in ids]
-    return FileContent(x, _checked_labels(path, values.get("y")), ids, tuple(columns))
+
+    def _pages(self, group: int, name: str) -> Pages:
+        """Return what the pages of a column say in a row group.
+
+        Raises:
+            DataError: they do not fit in memory, or the column cannot be told apart from another one.
+        """
+        begins = f"{name}."
+        found = self._leaves.get(name, [])
+        if self._is_nested(name):
+            found = [leaf for path, leaves in self._leaves.items() if path.startswith(begins) for leaf in leaves]
+        # pyarrow selects columns by path: a column called a.b and the part b of a column a would both be read.
+        above = [name[:place] for place, letter in enumerate(name) if letter == "." and name[:place] in self._named]
+        if len(found) != 1 or above:
+            raise DataError(
+                f"{self._where} has several columns that are called {name}, or end so. Give each its own name."
+            )
+        pages = column_pages(self._file, self._about.row_group(group).column(found[0]))
+        for what, n_bytes, most in (
+            ("dictionary", pages.dictionary, _MAX_DICTIONARY_BYTES),
+            ("page", pages.largest, _MAX_PAGE_BYTES),
+        ):
+            if n_bytes > most:
+                raise DataError(
+                    f"{self._where} has a {what} that unpacks to {n_bytes / 1e9:.3g} GB in the column {name}; at most "
+                    f"{most / 1e9:.3g} GB are read. Write smaller ones, as `pyarrow.parquet.write_table` does."
+                )
+        return pages
+
+    @cached_property
+    def _named(self) -> set[str]:
+        return set(self.names)
+
+    def _first_list(self, group: int, name: str, dtype: np.dtype[Any]) -> np.ndarray:
+        """Return the first row of a list column in a row group, (1, n_features)."""
+        self._check_list(group, name, dtype)
+        for batch in self._table.iter_batches(1, row_groups=[group], columns=[name]):
+            return vectors(self._where, batch, [name], 0)
+        raise DataError(_other_rows(self._where, self.n_rows, 0))
+
+    def _check_list(self, group: int, name: str, dtype: np.dtype[Any]) -> None:
+        """Raise DataError if one list could fill the memory with all values of its row group."""
+        pages = self._pages(group, name)
+        n_bytes = pages.n_values * max(4, dtype.itemsize)
+        if n_bytes > _MAX_LIST_BYTES and n_bytes > _MAX_LIST_COMPRESSION * pages.packed:
+            raise DataError(
+                f"{self._where} has a row group that unpacks {name} from {pages.packed} bytes to {n_bytes / 1e9:.3g} "
+                f"GB; at most {_MAX_LIST_BYTES / 1e9:.3g} GB are read at a time. Write smaller row groups: "
+                "`pyarrow.parquet.write_table(table, file, row_group_size=10_000)`."
+            )
+
+    def _together(self, group: int, columns: Sequence[str]) -> Iterator[tuple[int, int]]:
+        """Yield begin and end of consecutive columns of a row group whose pages fit in memory together."""
+        first, n_bytes = 0, 0
+        for place, name in enumerate(columns):
+            pages = self._pages(group, name)
+            # A page is there packed and unpacked, a batch as Arrow's array and as NumPy's.
+            column = 2 * pages.largest + 4 * pages.dictionary + 4 * _READ_ROWS * self.vectors.dtype.itemsize
+            if place > first and n_bytes + column > _MAX_PAGE_BYTES:
+                yield first, place
+                first, n_bytes = place, 0
+            n_bytes += column
+        yield first, len(columns)
+
+    def _read_rows(self, group: int, columns: Sequence[str], start: int, x: np.ndarray) -> None:
+        """Read columns of a row group into an array; `start` is the index of its first row in the file."""
+        # Per value, Arrow has two levels of two bytes, the value, and its copy.
+        batch_rows = _batch_rows(x.shape[1] * (4 + 2 * max(4, x.dtype.itemsize)))
+        done = 0
+        for batch in self._table.iter_batches(batch_rows, row_groups=[group], columns=list(columns)):
+            rows = vectors(self._where, batch, columns, start + done)
+            if rows.shape[1] != x.shape[1]:
+                raise DataError(_uneven(self._where, start + done, rows.shape[1], x.shape[1]))
+            # More rows than announced are counted below.
+            x[done : done + len(rows)] = rows[: max(0, len(x) - done)]
+            done += len(rows)
+        if done != len(x):
+            raise DataError(_other_rows(self._where, len(x), done))
+
+    def _numeric_labels(self, name: str) -> np.ndarray | None:
+        dtype = np.dtype(self._schema.field(name).type.to_pandas_dtype())
+        self.unpacked.add("labels", (dtype.itemsize + 1) * self.n_rows)
+        values, is_empty = np.empty(self.n_rows, dtype), np.empty(self.n_rows, dtype=bool)
+        start = 0
+        for part in self._parts(name):
+            rows = slice(start, start + len(part))
+            is_empty[rows] = part.is_null().to_numpy(zero_copy_only=False)
+            values[rows] = part.fill_null(0).to_numpy(zero_copy_only=False)
+            start += len(part)
+        return values if check_complete_labels(self._where, is_empty) else None
+
+    def _values(self, name: str) -> Iterator[tuple[list[Any], np.ndarray]]:
+        """Yield values of a column, None for an empty cell, and the index of each row of a batch among them."""
+        for part in self._parts(name):
+            if self._types.is_dictionary(part.type):
+                indices = part.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+                used, places = np.unique(indices, return_inverse=True)
+                n_empty = int((used < 0).sum())
+                values = part.dictionary.take(import_pyarrow()[0].array(used[n_empty:])).to_pylist()
+                values = [None] * n_empty + values
+            else:
+                values, places = part.to_pylist(), np.arange(len(part))
+            self.unpacked.add(f"column {name}", sum(map(sys.getsizeof, values)))
+            yield values, places
+
+    def _parts(self, name: str) -> Iterator[Any]:
+        """Yield a column of numbers or text in Arrow arrays that fit in memory."""
+        kind = self._schema.field(name).type
+        for group, n_rows in self._groups:
+            pages = self._pages(group, name)
+            table, batch_rows = self._table, _READ_ROWS
+            if not self._is_number(kind):
+                # Many rows may repeat a long value; as a dictionary each value is in memory once.
+                if self._is_text(kind) and pages.is_simple:
+                    table = self._with_dictionary(name)
+                batch_rows = _batch_rows(pages.largest, pages.values_per_page if pages.is_simple else 1)
+            done = 0
+            for batch in table.iter_batches(batch_rows, row_groups=[group], columns=[name]):
+                part = batch.column(0)
+                done += len(part)
+                if done > n_rows:
+                    break
+                yield part
+            if done != n_rows:
+                raise DataError(_other_rows(self._where, n_rows, done))
+
+    def _with_dictionary(self, name: str) -> Any:
+        """Return the table with a column of text as indices into the distinct texts."""
+        if self._dictionary_of != name:
+            self._dictionary_table = self._opened(metadata=self._about, read_dictionary=[name])
+            self._dictionary_of = name
+        return self._dictionary_table
+
+
+def _checked_size(file: BinaryIO, where: Path | str) -> int:
+    """Return the size of a Parquet file in bytes.
+
+    Raises:
+        DataError: its metadata would take too much memory.
+    """
+    size = file.seek(0, os.SEEK_END)
+    file.seek(max(0, size - 8))
+    footer = int.from_bytes(file.read(4), "little")
+    if _MAX_FOOTER_BYTES < footer < size:
+        raise DataError(
+            f"{where} has {footer} bytes of metadata; at most {_MAX_FOOTER_BYTES} are read. Write fewer columns, such "
+            "as one list column x, or larger row groups."
+        )
+    file.seek(0)
+    return size
+
+
+def _batch_rows(n_bytes: int, n_rows: int = 1) -> int:
+    """Return how many rows may be in memory at a time if `n_rows` rows take at most so many bytes."""
+    return max(1, min(_READ_ROWS, (_READ_BYTES // max(1, n_bytes) - 2) * n_rows))
+
+
+def _as_text(value: Any) -> Any:
+    return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else value
+
+
+def _other_rows(where: Path | str, announced: int, found: int) -> str:
+    return f"{where} announces {announced} rows and holds {found}. It is damaged; make it again."
 
 
 def vector_columns(path: Path | str, schema: Any, others: Collection[str]) -> tuple[list[str], np.dtype[Any]]:
@@ -190,7 +570,7 @@ def vector_columns(path: Path | str, schema: Any, others: Collection[str]) -> tu
             f"{path} has the columns {listed(schema.names)} and no embeddings among them. "
             "Give a list column called x, or a numeric column for each dimension."
         )
-    return [field.name for field in wide], np.result_type(*(field.type.to_pandas_dtype() for field in wide))
+    return [field.name for field in wide], np.result_type(*{field.type.to_pandas_dtype() for field in wide})
 
 
 def vectors(path: Path | str, batch: Any, columns: Sequence[str], start: int) -> np.ndarray:
@@ -248,6 +628,7 @@ def read_columns(path: Path, names: Sequence[str]) -> dict[str, list[Any]]:
 
     Raises:
         ValueError: a column is missing, or a line is cut off.
+        DataError: the Parquet file cannot be read.
     """
     return _parquet_columns(path, names) if path.suffix.lower() == ".parquet" else _csv_columns(path, names)
 
@@ -268,14 +649,16 @@ def _csv_columns(path: Path, names: Sequence[str]) -> dict[str, list[Any]]:
 
 
 def _parquet_columns(path: Path, names: Sequence[str]) -> dict[str, list[Any]]:
-    pyarrow, parquet = import_pyarrow()
+    pyarrow, _ = import_pyarrow()
     try:
         with open_regular(path) as file:
-            table = parquet.read_table(file)
+            table = ParquetTable(file, path)
+            _check_columns(table.names, names)
+            return {name: table.column(name) for name in names}
+    except MemoryError as error:
+        raise DataError(not_enough_memory(path, error)) from None
     except pyarrow.ArrowException as error:
         raise ValueError(str(error)) from None
-    _check_columns(table.column_names, names)
-    return {name: table.column(name).to_pylist() for name in names}
 
 
 def _check_columns(found: Sequence[str], names: Sequence[str]) -> None:

@@ -6,13 +6,13 @@ import os
 import shlex
 import subprocess
 import sys
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from uniot.errors import DataError, SettingsError
-from uniot.io.files import MOST_SETTINGS_BYTES, MOST_TEXT_BYTES, read_bounded
+from uniot.io.files import MOST_SETTINGS_BYTES, MOST_TEXT_BYTES, open_regular, read_bounded
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 
 _LONGEST_NAME = 80
+_MAX_LINE_BYTES = 1 << 20
 
 
 def plural(number: int, one: str, many: str | None = None) -> str:
@@ -65,7 +66,7 @@ def as_utf8(text: str) -> str:
 
 
 def read_text(path: Path, advice: str) -> str:
-    """Read a text file.
+    """Read a text file of settings.
 
     Args:
         path: the file.
@@ -77,19 +78,40 @@ def read_text(path: Path, advice: str) -> str:
     Raises:
         DataError: the file cannot be read, or is not UTF-8 text.
     """
+    return "".join(line for _, line in text_lines(path, advice, MOST_SETTINGS_BYTES))
+
+
+def text_lines(path: Path, advice: str, most_bytes: int = MOST_TEXT_BYTES) -> Iterator[tuple[int, str]]:
+    """Yield number and text of each line of a text file, with its line feed and without a byte-order mark.
+
+    Args:
+        path: the file.
+        advice: end of the error message if the file is not UTF-8 text.
+        most_bytes: largest size of the file.
+
+    Raises:
+        DataError: the file cannot be read or is too large, has a line without end, or is not UTF-8 text.
+    """
     try:
-        data = read_bounded(path, MOST_TEXT_BYTES)
+        with open_regular(path) as file:
+            size = os.fstat(file.fileno()).st_size
+            if size > most_bytes:
+                raise DataError(
+                    f"{path} has {size} bytes; at most {most_bytes} bytes of text are read. Split the file."
+                )
+            number = 0
+            while line := file.readline(_MAX_LINE_BYTES):
+                number += 1
+                # UTF-16 text often decodes as UTF-8, with NUL bytes in it.
+                if b"\0" in line:
+                    raise DataError(f"line {number} of {path} is not UTF-8 text. {advice}")
+                if len(line) == _MAX_LINE_BYTES:
+                    raise DataError(f"line {number} of {path} is longer than {_MAX_LINE_BYTES} bytes. {advice}")
+                yield number, line.decode("utf-8-sig" if number == 1 else "utf-8")
+    except UnicodeDecodeError:
+        raise DataError(f"line {number} of {path} is not UTF-8 text. {advice}") from None
     except OSError as error:
         raise DataError(f"{path} cannot be read ({error.strerror}). Give a file that you may read.") from None
-    try:
-        text = data.decode("utf-8-sig")
-        wrong_at = data.find(b"\0")  # UTF-16 text often decodes as UTF-8, with NUL bytes in it
-    except UnicodeDecodeError as error:
-        text, wrong_at = "", error.start
-    if wrong_at >= 0:
-        line = data.count(b"\n", 0, wrong_at) + 1
-        raise DataError(f"line {line} of {path} is not UTF-8 text. {advice}")
-    return text
 
 
 def read_settings(path: Path) -> tuple[Settings, ImageSettings | None]:

@@ -163,7 +163,7 @@ def _is_same_origin(headers: Headers) -> bool:
         return False
     if site is not None and site != "same-origin":
         return False
-    return origin is None or (origin.startswith("http") and urlsplit(origin).netloc == headers["host"])
+    return origin in (None, f"http://{headers['host']}", f"https://{headers['host']}")
 
 
 def _is_ip_address(host: str) -> bool:

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from uniot.discovery.annotations import Annotations, class_place
 from uniot.errors import DataError, RunFolderError
-from uniot.images.decoding import UnreadableImage, decode, read_image
+from uniot.images.decoding import UnreadableImage, decoded, memory_for_encoded, read_image
 from uniot.io.files import MOST_TEXT_BYTES, parse_json, read_bounded, write_text
 from uniot.io.predictions import Prediction, read_predictions
 from uniot.io.tensor_files import StoredTensors, read_tensors, write_tensors
@@ -83,12 +83,12 @@ class Pictures:
         try:
             if path.resolve() != path:
                 raise DataError(f"{path} has become a link, which is not followed. Make the run again.")
-            image = decode(read_image(path), shortest_side=side)
+            with memory_for_encoded(path), decoded(read_image(path), shortest_side=side) as image:
+                image.thumbnail((side, side))
+                return _as_jpeg(image)
         except (OSError, RuntimeError, ValueError) as error:  # a path with a NUL byte, or a loop of links
             reason = error.reason if isinstance(error, UnreadableImage) else error
             raise DataError(f"{path} cannot be read ({reason}). Put it back, or make the run again.") from None
-        image.thumbnail((side, side))
-        return _as_jpeg(image)
 
 
 def write_places(folder: Path, source: Sequence[ImageFile], target: Sequence[ImageFile]) -> None:

@@ -6,7 +6,7 @@ import hashlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
@@ -19,7 +19,7 @@ from torch import Tensor
 
 from uniot.data_quality.checks import CheckedCollections, LabelledSamples, check_collections
 from uniot.errors import DataError
-from uniot.images.decoding import UnreadableImage, decode, read_image
+from uniot.images.decoding import UnreadableImage, decoded, memory_for_encoded, read_image
 from uniot.images.extraction import OnProgress, duplicates, extract, extract_blocks
 from uniot.images.reading import Extraction
 from uniot.io.arrays import scaled_rows
@@ -70,23 +70,27 @@ class ImageSamples:
             images = self._threads.map(self._varied, indices[part].tolist(), drawn.tolist())
         return self._preparation.normalise(torch.from_numpy(np.stack(list(images))))
 
-    def _bytes(self, index: int) -> bytes:
+    @contextmanager
+    def _opened(self, index: int) -> Iterator[bytes]:
         path = self._files[index].path
-        try:
-            return read_image(path)
-        except UnreadableImage as error:
-            raise DataError(
-                f"{path} could be read before and no longer can be ({error.reason}). Bring it back, and run the same "
-                "command again."
-            ) from None
+        with memory_for_encoded(path):
+            try:
+                data = read_image(path)
+            except UnreadableImage as error:
+                raise DataError(
+                    f"{path} could be read before and no longer can be ({error.reason}). Bring it back, and run the "
+                    "same command again."
+                ) from None
+            yield data
 
     def _as_predicted(self, index: int) -> np.ndarray:
-        return self._preparation.read(self._bytes(index))
+        with self._opened(index) as data:
+            return self._preparation.read(data)
 
     def _varied(self, index: int, drawn: list[float]) -> np.ndarray:
         preparation = self._preparation
-        image = decode(self._bytes(index), shortest_side=preparation.decoded_side)
-        square = preparation.square(image)
+        with self._opened(index) as data, decoded(data, shortest_side=preparation.decoded_side) as image:
+            square = preparation.square(image)
         room = preparation.resize - preparation.crop + 1
         top, left = int(drawn[0] * room), int(drawn[1] * room)
         cut = square[:, top : top + preparation.crop, left : left + preparation.crop]
