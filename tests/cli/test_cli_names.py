@@ -295,7 +295,9 @@ def test_help_has_colours_on_a_terminal_and_none_in_a_pipe():
 def test_table_keeps_its_columns_if_a_name_is_hostile(world, tmp_path, columns):
     printed = run("terminal", "adapt", world.source, world.target, "--out", tmp_path / "run", columns=columns)
     check(printed.text, "terminal")
-    lines = OWN_CODES.sub("", printed.stdout).splitlines()
+    # Commands to paste are not wrapped.
+    shown = OWN_CODES.sub("", printed.stdout).partition("Next: ")[0]
+    lines = [line for line in shown.splitlines() if not line.startswith("Ten answers settle this: ")]
     assert max(map(len, lines)) <= columns
     if columns == 300:
         row = next(line for line in lines if line.startswith(SHOWN))

@@ -35,7 +35,7 @@ def demo(
     out: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("runs/demo"),
     seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
 ) -> None:
-    """Try two methods on handwritten digits that come with the install, in one to four minutes.
+    """Try two methods on handwritten digits that come with the install: a minute or two on two cores.
 
     The labelled digits are 0 to 5, from scikit-learn. The unlabelled ones are 0 to 3 and 6 to 9, from MNIST. Both
     methods have to find out which digits occur in both, and to group those that are new.

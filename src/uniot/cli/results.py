@@ -88,9 +88,10 @@ def show_result(
         screen.print(preference)
     interval = model.shown_share_interval
     if interval is not None:
-        is_wide = interval[1] - interval[0] > _WIDE
-        settled = f" Ten answers settle this: {command('ask', out)}" if is_wide else ""
-        print_line(f"{share_line(float((~model.target.known).mean()), interval)}{settled}")
+        screen.print(share_line(float((~model.target.known).mean()), interval))
+        if interval[1] - interval[0] > _WIDE:
+            # Not wrapped: a command in two lines could not be pasted.
+            print_line(f"Ten answers settle this: {command('ask', out)}")
     screen.print(judged_by(model))
     show_reliability(model, shown)
     new = "photo.jpg" if inputs.images is not None else "new.npz"
