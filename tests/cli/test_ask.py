@@ -295,3 +295,27 @@ def test_scores_say_how_many_samples_a_person_decided(uniot, run, asked, tmp_pat
     assert code == 0
     assert "2 samples that they labelled are left out of the scores." in said
     assert json.loads((run / "metrics.json").read_text())["n_left_out"] == 2
+
+
+def test_the_next_run_keeps_the_answers_unknown_ones_too_and_can_be_asked_further(uniot, run, tmp_path, truth):
+    lines = questions(uniot, run, tmp_path / "questions.csv")
+    rows = [int(Path(line["path"]).stem) for line in lines]
+    told = write(tmp_path / "told.csv", [line | {"answer": truth[row]} for line, row in zip(lines, rows, strict=True)])
+    assert uniot("tell", run, told)[0] == 0
+    code, said, wrong = uniot("adapt", "--continue", run, "--out", tmp_path / "next")
+    assert code == 0, wrong
+    n_unknown = int((truth[rows] == "unknown").sum())
+    assert 0 < n_unknown < len(rows)
+    words = " ".join(said.split())
+    assert f"{len(rows) - n_unknown} samples that you labelled" in words
+    assert f"{n_unknown} samples that you called unknown stay unknown." in words
+    assert (labels(tmp_path / "next")[rows] == truth[rows]).all()
+    evidence = Run.open(tmp_path / "next").model.answers.evidence
+    assert sorted(evidence.rows.tolist()) == sorted(rows)
+    # The next question is about another sample, and its answer leaves those before as they are.
+    line = questions(uniot, tmp_path / "next", tmp_path / "more.csv", 1)[0]
+    row = int(Path(line["path"]).stem)
+    assert row not in rows
+    assert uniot("tell", tmp_path / "next", write(tmp_path / "more.csv", [line | {"answer": truth[row]}]))[0] == 0
+    assert (labels(tmp_path / "next")[[*rows, row]] == truth[[*rows, row]]).all()
+    assert sorted(Run.open(tmp_path / "next").model.answers.evidence.rows.tolist()) == sorted([*rows, row])

@@ -250,9 +250,18 @@ def test_continue_takes_the_names_as_classes_and_goes_on(uniot: Callable, named:
     before = read_predictions(named / "predictions.csv").names
     assert answers.names == [before[0], *before[2:]]
     is_gadget = np.delete(toy.oracle_y_target == "target-0", 1)
-    assert (answers.labels[is_gadget] == "gadget").mean() > 0.8
+    assert set(answers.labels[is_gadget]) == {"gadget"}
     n_labelled = int(is_gadget.sum()) + 1
-    assert re.search(rf"Of {n_labelled} samples that you labelled, \d+ have that label now", done.stdout)
+    kept = f"{n_labelled} samples that you labelled keep their labels. 1 sample that you discarded is left out."
+    assert kept in done.stdout
+
+
+def test_a_method_that_cannot_continue_says_so_before_anything_is_read(uniot: Callable, named: Path) -> None:
+    done = uniot("adapt", "--continue", named, "--method", "dance")
+    assert done.code == 1
+    assert "dance cannot continue from the weights of another run" in done.stderr
+    assert "Unlabelled:" not in done.stdout
+    assert not named.with_name("named-continued").exists()
 
 
 def test_names_begin_anew_with_new_classes(adapt: Callable, named: Path, tmp_path: Path) -> None:

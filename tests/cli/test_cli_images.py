@@ -285,7 +285,7 @@ def test_named_images_are_classes_of_the_next_run_which_knows_that_they_are_of_t
     lines = ["path,label,decision", *(f"{path},triangle,named" for path in named)]
     (place / "first" / "labels.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
     told = uniot("adapt", "--continue", "first", folder=place).stdout
-    assert f"Of {len(named)} samples that you labelled," in told
+    assert f"{len(named)} samples that you labelled keep their labels." in told
     model = load_model(place / "first-continued")
     assert len(model.method.fitted.get().rejections["target"].presence) == 1
     assert len(model.method.fitted.get().rejections["source"].presence) == len(model.classes) - 1

@@ -149,6 +149,16 @@ def test_an_imported_label_means_the_class_or_group_of_that_name(decided):
     assert labels.by_hand[41:44].all()
 
 
+def test_unknown_samples_are_exported_without_a_label_and_not_imported(decided, tmp_path):
+    decided.act(MoveSamples(kind="move", rows=[32], to="group-1"), decided.revision)
+    assert decided.export("csv").sentence().endswith("7 in new classes, 1 in known classes, 1 discarded, 1 unknown.")
+    assert "photos/032 é.jpg" not in decided.export("coco").path.read_text(encoding="utf-8")
+    text = (tmp_path / "labels.csv").read_text(encoding="utf-8")
+    assert "photos/032 é.jpg,,unknown,1" in text
+    assert decided.import_labels(text).message == "Nothing to change: this is already so."
+    assert decided.state.category[32] == 1
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [

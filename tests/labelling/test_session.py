@@ -273,12 +273,14 @@ def test_the_export_holds_what_was_decided_and_nothing_else(session, tmp_path):
     expected |= {names[row]: ("stapler", "class", "") for row in (1, 30)}
     expected |= {names[row]: ("", "discarded", "") for row in (2, 50)}
     expected |= {names[3]: ("mug", "class", "")}
+    # A person placed it in a group without a name.
+    expected |= {names[51]: ("", "unknown", "3")}
     assert exported(session, tmp_path) == expected
     found = read_names(tmp_path / "labels.csv")
     assert found.new_classes == ["kettle"]
     assert found.names == [sample for sample in names if sample in expected]  # in the order of predictions.csv
     sentence = session.export().sentence()
-    assert sentence.endswith("labels.csv is written: 10 in new classes, 13 in known classes, 2 discarded.")
+    assert sentence.endswith("labels.csv is written: 10 in new classes, 13 in known classes, 2 discarded, 1 unknown.")
 
 
 def test_an_export_of_nothing_says_so(session, tmp_path):

@@ -61,7 +61,7 @@ def adapt(
     ] = None,
     continued: Annotated[
         Path | None,
-        typer.Option("--continue", help="Run again with the names given in `uniot label` as further classes."),
+        typer.Option("--continue", help="Run again with what people said: names become classes, labels stay."),
     ] = None,
     names: Annotated[
         Path | None,
@@ -165,7 +165,7 @@ def adapt(
     for place in filter(None, (source, target) if continued is None else ()):
         check_exists(place)
     with working("Loading PyTorch"):
-        from uniot.methods.registry import check_method, method_info
+        from uniot.methods.registry import check_method, check_start, method_info
         from uniot.runs import Run, RunFiles
         from uniot.training.fit import FitContext, fit
         from uniot.training.history import open_logger
@@ -190,6 +190,10 @@ def adapt(
     if continued is not None:
         # Groups that have names now are classes, so the earlier numbers no longer hold.
         chosen = chosen.model_copy(update={"n_private_classes": private_classes, "private_prior": private_prior})
+    if collections.start is not None:
+        reader = collections.start.reader
+        trains = chosen.network != "none" or (reader is not None and reader.fine_tunes)
+        check_start(chosen.method, collections.start.method, trains=trains)
     check_method(chosen)
     are_images = collections.are_images()
     if not are_images:
@@ -233,6 +237,9 @@ def adapt(
             context = FitContext(
                 source_weights=None if collections.source_model is None else collections.source_model.weights,
                 start=collections.start,
+                answers=None
+                if collections.names is None
+                else collections.names.answers(inputs.names, inputs.domains.classes),
                 checkpoints=writer.checkpoints,
                 finished=writer.finished,
                 processes=processes,

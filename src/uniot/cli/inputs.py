@@ -172,8 +172,8 @@ def read_embedding_pair(collections: Collections, settings: Settings, labels: st
     truth = None if labels is None else read_labels(Path(labels), names)
     if collections.names is not None:
         x, y, target, kept = named_embeddings(x, y, target, names, collections.names)
-        decided = zip(collections.names.names, collections.names.decisions.tolist(), strict=True)
-        source_names = source_names + [name for name, decision in decided if decision != "discarded"]
+        has_label = zip(collections.names.names, collections.names.has_label.tolist(), strict=True)
+        source_names = source_names + [name for name, is_labelled in has_label if is_labelled]
         names = [name for name, keep in zip(names, kept, strict=True) if keep]
         truth = None if truth is None else truth[kept]
     is_demo = collections.source is None
@@ -363,7 +363,7 @@ def open_reading(
 
     titles = {"source": str(collections.source), "target": str(collections.target)}
     if collections.names is not None:
-        n_labelled = int((collections.names.decisions != "discarded").sum())
+        n_labelled = int(collections.names.has_label.sum())
         titles["source"] += f" and {counted(n_labelled, 'image')} that you labelled"
     progress = None if stack is None else stack.enter_context(reading_progress(titles))
     return Reading(EmbeddingStore(store), strict, workers, progress)

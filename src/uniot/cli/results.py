@@ -81,7 +81,7 @@ def show_result(
         )
     show_private_classes(model, out)
     if collections.names is not None:
-        screen.print(_names_line(model, inputs, collections.names))
+        screen.print(_names_line(model, collections.names))
     screen.print(f"{verdict(model.target)} Every prediction is in {quoted(files.predictions)}.")
     preference = preference_line(model)
     if preference is not None:
@@ -107,18 +107,27 @@ def show_result(
     show_next(following)
 
 
-def _names_line(model: AdaptedModel, inputs: Inputs, names: Names) -> str:
-    """Return a sentence on how many of the samples that people labelled are predicted with that label."""
-    from uniot.io.text import as_utf8
-
-    given = dict(zip(names.names, names.labels.tolist(), strict=True))
-    called = dict(zip(map(as_utf8, inputs.names), model.labels(model.target).tolist(), strict=True))
-    labelled = {name: label for name, label in given.items() if label and name in called}
-    agree = sum(str(called[name]) == label for name, label in labelled.items())
-    if not labelled:
-        return f"{counted(len(given), 'sample')} that you discarded {plural(len(given), 'is', 'are')} left out."
-    named = counted(len(labelled), "sample")
-    return f"Of {named} that you labelled, {agree:,} {plural(agree, 'has', 'have')} that label now."
+def _names_line(model: AdaptedModel, names: Names) -> str:
+    """Return a sentence on the samples that keep what people said of them, and on those that are left out."""
+    answers, n_discarded = model.answers, int((names.decisions == "discarded").sum())
+    n_labelled, n_inferred = len(answers.by_people.of_classes), int(answers.inferred.sum())
+    n_unknown = len(answers) - n_labelled - n_inferred
+    parts = []
+    if n_labelled:
+        moved = f" and {n_inferred:,} that moved with them" if n_inferred else ""
+        keep = plural(n_labelled + n_inferred, "keeps its label", "keep their labels")
+        parts.append(f"{counted(n_labelled, 'sample')} that you labelled{moved} {keep}.")
+    elif n_inferred:
+        keep = plural(n_inferred, "keeps its label", "keep their labels")
+        parts.append(f"{counted(n_inferred, 'sample')} that moved with what you said {keep}.")
+    if n_unknown:
+        stay = plural(n_unknown, "stays", "stay")
+        parts.append(f"{counted(n_unknown, 'sample')} that you called unknown {stay} unknown.")
+    if n_discarded:
+        parts.append(
+            f"{counted(n_discarded, 'sample')} that you discarded {plural(n_discarded, 'is', 'are')} left out."
+        )
+    return " ".join(parts)
 
 
 class Average(Enum):
@@ -270,13 +279,14 @@ def score_run(model: AdaptedModel, truth: object, run: Path, average: Average = 
     from uniot.runs.run import decisions_digest, evaluate_model
     from uniot.training.fit import labels_as_classes
 
-    scored = ~model.labelled_by_people
+    before = _labelled_by_people(run, len(model.target))
+    scored = before | ~model.labelled_by_people
     if not scored.any():
         raise DataError(
             f"people labelled all {counted(len(model.target), 'sample')} of {run}, so that there is no prediction to "
             "score."
         )
-    labelled = _labelled_by_people(run, len(model.target))[scored]
+    labelled = before[scored]
     rows = None if scored.all() else scored
     scores = RunScores(evaluate_model(model, truth, average.value, rows), int(labelled.sum()))
     if labelled.any() and not labelled.all():
@@ -309,5 +319,6 @@ def _labelled_by_people(run: Path, n_target: int) -> np.ndarray:
     if not files.names.is_file():
         return np.zeros(n_target, dtype=bool)
     names = read_names(files.names)
-    given = {name for name, label in zip(names.names, names.labels.tolist(), strict=True) if label}
+    by_people = np.isin(names.decisions, ["named", "class"])
+    given = {name for name, is_given in zip(names.names, by_people.tolist(), strict=True) if is_given}
     return np.array([name in given for name in read_predictions(files.predictions).names], dtype=bool)

@@ -97,6 +97,7 @@ class Annotations:
         cannot_tell: whether a person looked at the sample and could not say, (n_samples,).
         group_names: names of the named groups that are not a source class.
         n_groups: number of groups that the run found; the group of this number holds the unknown samples without one.
+        given: answers that the run was made with.
     """
 
     samples: Sequence[str]
@@ -108,6 +109,7 @@ class Annotations:
     cannot_tell: np.ndarray
     group_names: Mapping[int, str]
     n_groups: int
+    given: Answers
 
     @classmethod
     def of(
@@ -120,6 +122,7 @@ class Annotations:
         names: Mapping[int, str],
         classes: Sequence[str],
         n_groups: int,
+        given: Answers,
     ) -> Annotations:
         """Build annotations from the state of a labelling page.
 
@@ -132,6 +135,7 @@ class Annotations:
             names: names of the groups on the page.
             classes: names of the source classes.
             n_groups: number of groups that the run found.
+            given: answers that the run was made with.
 
         Returns:
             The annotations, with groups of one name merged.
@@ -144,7 +148,7 @@ class Annotations:
             members = place == group
             place[members], by_name[members] = meant, known is not None
         group_names = {group: name for name, group in first.items()}
-        return cls(samples, start, start, place, by_hand, by_name, cannot_tell, group_names, n_groups)
+        return cls(samples, start, start, place, by_hand, by_name, cannot_tell, group_names, n_groups, given)
 
     @property
     def answered(self) -> np.ndarray:
@@ -159,7 +163,7 @@ class Annotations:
         """
         classes = np.where(self.place < DISCARDED, class_place(0) - self.place, UNKNOWN)
         rows = np.flatnonzero(self.answered | self.cannot_tell)
-        return Answers(rows, np.where(self.answered, classes, CANNOT_TELL)[rows])
+        return Answers(rows, np.where(self.answered, classes, CANNOT_TELL)[rows]).marked_as(self.given)
 
     @property
     def _waiting(self) -> np.ndarray:

@@ -21,6 +21,7 @@ from uniot.io.csv_tables import CsvError, CsvReader, write_table
 from uniot.io.files import open_regular
 from uniot.io.labels import as_labels
 from uniot.io.text import as_utf8
+from uniot.rejection.answers import UNKNOWN, Answers
 from uniot.runs.files import LABEL_COLUMNS as COLUMNS
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ __all__ = ["Names", "clean_name", "named_embeddings", "named_images", "named_row
 
 MAX_NAME_LENGTH = 200
 
-Decision = Literal["named", "class", "discarded"]
+Decision = Literal["named", "class", "inferred", "unknown", "discarded"]
 # Sample, label, decision, and number of its group or None.
 Line = tuple[str, str, Decision, int | None]
 
@@ -43,12 +44,13 @@ _BIDIRECTIONAL = set("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 
 @dataclass(frozen=True)
 class Names:
-    """Holds the labels that people gave to samples of a target.
+    """The labels that people gave to samples of a target, and those that follow from them.
 
     Attributes:
         names: unique names of the samples, as in predictions.csv, (n_samples,).
-        labels: the new class (`named`) or the source class (`class`); empty if discarded, (n_samples,).
-        decisions: `named`, `class` or `discarded`, (n_samples,).
+        labels: the new class (`named`), the source class (`class`) or either (`inferred`); empty if unknown or
+            discarded, (n_samples,).
+        decisions: `named`, `class`, `inferred`, `unknown` or `discarded`, (n_samples,).
     """
 
     names: list[str]
@@ -61,13 +63,41 @@ class Names:
         return sorted(set(self.labels[self.decisions == "named"].tolist()))
 
     def followed_by(self, later: Names) -> Names:
-        """Return these labels together with later ones, which replace earlier labels of the same sample."""
-        decided = {
-            name: (label, decision)
-            for names in (self, later)
-            for name, label, decision in zip(names.names, names.labels.tolist(), names.decisions.tolist(), strict=True)
-        }
+        """Return these labels together with later ones, which replace earlier labels of the same sample.
+
+        What follows from labels of other samples does not replace what a person decided, and a new class that is
+        confirmed later stays new.
+        """
+        decided: dict[str, tuple[str, str]] = {}
+        for names in (self, later):
+            for name, label, decision in zip(names.names, names.labels.tolist(), names.decisions.tolist(), strict=True):
+                label_before, before = decided.get(name, ("", "inferred"))
+                is_confirmed = label != "" and label == label_before
+                if before == "inferred" or not (decision == "inferred" or is_confirmed):
+                    decided[name] = label, decision
         return _as_names(decided)
+
+    @property
+    def has_label(self) -> np.ndarray:
+        """Return whether each sample has a label, (n_samples,); unknown and discarded ones have none."""
+        return np.asarray(self.labels != "")
+
+    def answers(self, samples: Sequence[str], classes: np.ndarray) -> Answers:
+        """Return the labels as answers about the target of the next run.
+
+        Args:
+            samples: names of the target samples, (n_target,); labels of others are left out.
+            classes: classes of the next run, text, (n_classes,).
+        """
+        row_of = {as_utf8(sample): row for row, sample in enumerate(samples)}
+        index_of = {label: index for index, label in enumerate(classes.tolist())}
+        found = [
+            (row_of[name], index_of[label] if label else UNKNOWN, decision == "inferred")
+            for name, label, decision in zip(self.names, self.labels.tolist(), self.decisions.tolist(), strict=True)
+            if decision != "discarded" and name in row_of
+        ]
+        rows, indices, inferred = np.array(found, dtype=np.int64).reshape(-1, 3).T
+        return Answers(rows, indices, inferred.astype(bool))
 
     def lines(self) -> Iterator[Line]:
         """Yield the lines that `write_names` takes."""
@@ -146,11 +176,10 @@ def _read_lines(path: Path, file: Iterable[str]) -> Iterator[tuple[str, tuple[st
 def _checked_label(where: str, label: str, decision: str) -> str:
     if decision not in _DECISIONS:
         raise DataError(f"{where}, has the decision {decision!r}. Use one of {', '.join(_DECISIONS)}.")
-    if decision == "discarded":
+    if decision in ("unknown", "discarded"):
         if label:
-            raise DataError(
-                f"{where}, discards a sample and labels it {label!r}. Leave the label empty, or change the decision."
-            )
+            does = "discards a sample" if decision == "discarded" else "calls a sample unknown"
+            raise DataError(f"{where}, {does} and labels it {label!r}. Leave the label empty, or change the decision.")
         return label
     if decision == "named":
         try:
@@ -199,12 +228,12 @@ def named_rows(samples: Sequence[str], names: Names) -> NamedRows:
             "Give the target that was labelled, from the same folder or list file."
         )
     rows = np.array([row_of[name] for name in names.names], dtype=np.int64)
-    discarded = names.decisions == "discarded"
+    discarded, has_label = names.decisions == "discarded", names.has_label
     if not len(rows):
         raise DataError("nothing has a name yet. Name a group with `uniot label`.")
     kept = np.ones(len(samples), dtype=bool)
     kept[rows[discarded]] = False
-    return NamedRows(rows[~discarded], names.labels[~discarded], kept)
+    return NamedRows(rows[has_label], names.labels[has_label], kept)
 
 
 def named_images(

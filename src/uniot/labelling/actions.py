@@ -236,7 +236,7 @@ class EffectBuilder:
         after.by_hand[rows], after.cannot_tell[rows] = said != CANNOT_TELL, said == CANNOT_TELL
         of_class = said > UNKNOWN
         after.category[rows[of_class]] = class_place(0) - said[of_class]
-        told = self._target.annotations(self._state).answers.told(rows, said)
+        told = self._target.annotations(self._state).answers.told(rows, said).marked_as(self._target.given)
         unsure = rows[said == CANNOT_TELL]
         self._decisions.release(after, unsure[self._state.by_hand[unsure]], told)
         self._decisions.follow(self._state, after, told)

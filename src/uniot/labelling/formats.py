@@ -11,12 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import quote
 
+import numpy as np
+
 from uniot.discovery.annotations import DISCARDED, class_index, is_class
 from uniot.errors import DataError, RunFolderError
 from uniot.io.csv_tables import CsvError, dict_reader
 from uniot.io.files import MOST_TEXT_BYTES, read_bounded, temporary_path, write_text
 from uniot.io.text import as_utf8, listed, quoted
-from uniot.labelling import Line, clean_name, write_names
+from uniot.labelling import Decision, Line, clean_name, write_names
 from uniot.runs.files import LABEL_COLUMNS, RunFiles
 from uniot.runs.pictures import Pictures
 
@@ -32,21 +34,36 @@ _STORED_PICTURE_SIDE = 256
 
 @dataclass(frozen=True)
 class Exported:
-    """Describes an export: its path, and the numbers of samples in new classes, in source classes, and discarded."""
+    """Describes an export: its path, and the numbers of samples.
+
+    Attributes:
+        path: the file, or the folder.
+        n_named: samples in new classes.
+        n_of_class: samples in source classes.
+        n_discarded: discarded samples.
+        n_inferred: samples that moved to a class, old or new, with labels of others.
+        n_unknown: samples in groups without a name, where a person placed them.
+    """
 
     path: Path
     n_named: int
     n_of_class: int
     n_discarded: int
+    n_inferred: int = 0
+    n_unknown: int = 0
 
     def __len__(self) -> int:
-        return self.n_named + self.n_of_class + self.n_discarded
+        return self.n_named + self.n_of_class + self.n_discarded + self.n_inferred + self.n_unknown
 
     def sentence(self) -> str:
         """Return a sentence for people."""
         if not len(self):
             return f"{quoted(self.path)} is written, but it is empty: nothing has a name yet."
         counts = f"{self.n_named} in new classes, {self.n_of_class} in known classes, {self.n_discarded} discarded"
+        if self.n_inferred:
+            counts += f", {self.n_inferred} inferred from these"
+        if self.n_unknown:
+            counts += f", {self.n_unknown} unknown"
         return f"{quoted(self.path)} is written: {counts}."
 
 
@@ -79,7 +96,7 @@ def export_labels(target: Target, state: AnnotationState, kind: Format = "csv", 
     else:
         _write_fiftyone(path, lines, row_of, Pictures.open(target.run))
     decisions = [decision for _, _, decision, _ in lines]
-    return Exported(path, decisions.count("named"), decisions.count("class"), decisions.count("discarded"))
+    return Exported(path, *(decisions.count(one) for one in ("named", "class", "discarded", "inferred", "unknown")))
 
 
 def format_of(path: Path) -> Format:
@@ -94,27 +111,37 @@ def format_of(path: Path) -> Format:
 
 
 def decided(target: Target, state: AnnotationState) -> Iterator[Line]:
-    """Yield the samples of named groups, those that a person assigned to a class, and discarded ones, in target order.
+    """Yield the samples of named groups, those that people or their labels of others placed, and discarded ones.
 
-    A group that has the name of a source class is that class.
+    In target order. A group that has the name of a source class is that class. A sample is inferred if nobody placed it
+    by hand and it left the category of the run for a class, or for a group with labelled samples: it moved there with
+    their labels, or with the line between known and unknown that they moved. So is one that the run was given as such.
+    A sample that a person placed in a group without a name is unknown.
     """
     known = {group: target.class_named(name) for group, name in state.names.items()}
-    for name, category, by_hand in zip(target.names, state.category.tolist(), state.by_hand.tolist(), strict=True):
+    moved = ~state.by_hand & (state.category != target.start)
+    inferred = moved & ((state.category < DISCARDED) | np.isin(state.category, state.category[state.by_hand]))
+    answers = target.annotations(state).answers
+    inferred[answers.rows[answers.inferred]] = True
+    for name, category, by_hand, follows in zip(
+        target.names, state.category.tolist(), state.by_hand.tolist(), inferred.tolist(), strict=True
+    ):
         if category == DISCARDED:
             yield name, "", "discarded", None
         elif is_class(category):
-            if by_hand:
-                yield name, target.classes[class_index(category)], "class", None
+            if by_hand or follows:
+                yield name, target.classes[class_index(category)], "inferred" if follows else "class", None
         elif category in known:
             index = known[category]
-            if index is None:
-                yield name, state.names[category], "named", category
-            else:
-                yield name, target.classes[index], "class", category
+            label = state.names[category] if index is None else target.classes[index]
+            decision: Decision = "named" if index is None else "class"
+            yield name, label, "inferred" if follows else decision, category
+        elif by_hand:
+            yield name, "", "unknown", category
 
 
 def _labelled(lines: Sequence[Line]) -> list[tuple[str, str]]:
-    return [(name, label) for name, label, decision, _ in lines if decision != "discarded"]
+    return [(name, label) for name, label, _, _ in lines if label]
 
 
 def _coco(lines: Sequence[Line], row_of: dict[str, int]) -> dict[str, Any]:
@@ -195,7 +222,7 @@ def parse_labels(text: str, samples: Sequence[str]) -> dict[int, str | None]:
     """Parse labels in CSV with a header, or in JSON Lines.
 
     A line has `path` or `sample`, as in predictions.csv, and `label`. If `decision` is `discarded`, the label is empty.
-    Other columns are ignored.
+    A line with the decision `unknown` has no label to import and is left out. Other columns are ignored.
 
     Args:
         text: content of the file.
@@ -213,6 +240,8 @@ def parse_labels(text: str, samples: Sequence[str]) -> dict[int, str | None]:
     labels: dict[int, str | None] = {}
     missing: list[str] = []
     for number, line in lines:
+        if line.get("decision") == "unknown" and not line.get("label"):
+            continue
         where = f"line {number}"
         name = next((str(line[column]) for column in SAMPLE_COLUMNS if line.get(column) is not None), None)
         if name is None or "label" not in line:

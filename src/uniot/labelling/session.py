@@ -210,7 +210,7 @@ class LabellingSession:
             interval = self.model().shown_share_interval
             annotations = self.target.annotations(self.state)
             unknown = float((annotations.place >= DISCARDED).mean())
-            return ShareEstimate(unknown, interval, len(annotations.answers))
+            return ShareEstimate(unknown, interval, int((~annotations.answers.inferred).sum()))
 
     def _question(self, model: AdaptedModel, row: int) -> Question:
         target, place = self.target, int(self.state.category[row])

@@ -14,7 +14,7 @@ from uniot.discovery.annotations import Annotations, class_named, composed
 from uniot.errors import DataError, RunFolderError
 from uniot.io.text import as_utf8
 from uniot.labelling.state import AnnotationState
-from uniot.rejection.answers import CANNOT_TELL, UNKNOWN, no_such_class
+from uniot.rejection.answers import CANNOT_TELL, UNKNOWN, Answers, no_such_class
 from uniot.runs.files import RunFiles, Stamp
 from uniot.runs.pictures import run_digest, start_places
 from uniot.runs.run import Run
@@ -107,8 +107,12 @@ class Target:
 
     def initial_state(self) -> AnnotationState:
         """Return the state before any action."""
-        answers = None if self.model is None else self.model.answers
-        return AnnotationState.initial(self.start, answers, self.n_groups)
+        return AnnotationState.initial(self.start, self.given, self.n_groups)
+
+    @property
+    def given(self) -> Answers:
+        """Return the answers that the run was made with."""
+        return Answers() if self.model is None else self.model.answers
 
     def annotations(self, state: AnnotationState) -> Annotations:
         """Return what people decided about the target."""
@@ -121,6 +125,7 @@ class Target:
             state.names,
             self.classes,
             self.n_groups,
+            self.given,
         )
 
     def check_in_place(self) -> None:

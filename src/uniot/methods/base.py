@@ -283,6 +283,7 @@ class MethodInfo:
         variant_of: name of the method of which it changes one part, for an ablation; None for a method of its own.
         is_reconstruction: whether it was rebuilt from the text of a paper alone because there is no public code.
         is_source_free: whether it adapts a classifier that was trained on the source, without the source itself.
+        can_continue: whether it can start from the weights of a finished run.
         idle: settings and options that do not act for this method.
     """
 
@@ -297,4 +298,5 @@ class MethodInfo:
     variant_of: str | None = None
     is_reconstruction: bool = False
     is_source_free: bool = False
+    can_continue: bool = False
     idle: frozenset[str] = frozenset({"queue_size", "store_target"})

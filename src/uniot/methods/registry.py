@@ -127,6 +127,29 @@ def check_method(settings: Settings) -> None:
     method_info(settings.method).options.checked(**settings.method_options)
 
 
+def check_start(name: str, before: Method, *, trains: bool = True) -> None:
+    """Raise an error if a method cannot continue from a finished run, before any work.
+
+    Args:
+        name: of the method.
+        before: the method of the finished run.
+        trains: whether a network is trained.
+
+    Raises:
+        SettingsError: the method cannot continue at all, or not from weights of that method.
+    """
+    info, instead = method_info(name), "Start from random weights: with --names on the command line, without `start` in"
+    if not info.can_continue:
+        raise SettingsError(
+            f"{name} cannot continue from the weights of another run; only UniOT and UniNCM can. {instead} Python."
+        )
+    if (trains or not info.is_closed_form) and not isinstance(before.trained_part(), uniot.UniOTMethod):
+        raise SettingsError(
+            f"only UniOT and UniNCM continue from weights that UniOT trained, and this run is of "
+            f"{before.settings.method}. {instead} Python."
+        )
+
+
 def resolved_settings(settings: Settings, n_target: int, *, trains: bool = True) -> Settings:
     """Return the settings with every value decided for a target, shared ones and the method's own.
 

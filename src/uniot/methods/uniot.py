@@ -294,5 +294,6 @@ INFO = MethodInfo(
     rule="unknown if the transport gives no class more than a row's mean mass",
     build=UniOTMethod,
     options=UniOTOptions,
+    can_continue=True,
     idle=frozenset({"store_target"}),
 )

@@ -237,6 +237,7 @@ def _info(name: str, learner: str, source: str, kind: type[UniOTMethod], options
         rule="as UniOT",
         variant_of=INFO.name,
         build=kind,
+        can_continue=True,
         options=options,
         idle=INFO.idle.union(("balanced_epsilon", "balanced_iterations")),
     )

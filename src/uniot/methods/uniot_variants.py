@@ -153,6 +153,7 @@ def _info(name: str, title: str, what: str, kind: type[UniOTMethod], idle: tuple
         rule="as UniOT",
         variant_of=INFO.name,
         build=kind,
+        can_continue=True,
         options=ViewOptions if issubclass(kind, _WithViews) else UniOTOptions,
         idle=INFO.idle.union(idle),
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 
 import numpy as np
@@ -21,6 +21,10 @@ def _no_rows() -> np.ndarray:
     return np.zeros(0, dtype=np.int64)
 
 
+def _no_marks() -> np.ndarray:
+    return np.zeros(0, dtype=bool)
+
+
 @dataclass(frozen=True)
 class Answers:
     """What a person said about some target samples, in the order of the answers.
@@ -28,32 +32,86 @@ class Answers:
     Attributes:
         rows: rows of the target, each at most once, (n_answers,).
         classes: index of a source class, `UNKNOWN` or `CANNOT_TELL` per row, (n_answers,).
+        inferred: whether the answer follows from answers about other samples, (n_answers,), bool; none by default.
+        moves_line: whether the answer says something about the line between known and unknown, (n_answers,), bool; by
+            default all that are not inferred. The others fix the label of their sample and nothing else.
     """
 
     rows: np.ndarray = field(default_factory=_no_rows)
     classes: np.ndarray = field(default_factory=_no_rows)
+    inferred: np.ndarray = field(default_factory=_no_marks)
+    moves_line: np.ndarray = field(default_factory=_no_marks)
+
+    def __post_init__(self) -> None:
+        if len(self.inferred) != len(self.rows):
+            object.__setattr__(self, "inferred", np.zeros(len(self.rows), dtype=bool))
+        if len(self.moves_line) != len(self.rows):
+            object.__setattr__(self, "moves_line", ~self.inferred)
 
     def __len__(self) -> int:
         return len(self.rows)
 
     def told(self, rows: Sequence[int] | np.ndarray, classes: Sequence[int] | np.ndarray) -> Answers:
         """Return these answers and newer ones; the last answer about a sample replaces those before."""
-        given = self.by_row
-        for row, answer in zip(np.asarray(rows).tolist(), np.asarray(classes).tolist(), strict=True):
-            given.pop(row, None)
-            given[row] = answer
-        return Answers(np.array(list(given), dtype=np.int64), np.array(list(given.values()), dtype=np.int64))
+        latest = {row: place for place, row in enumerate(np.asarray(rows).tolist())}
+        # In the order in which each sample was last spoken of.
+        places = np.array(sorted(latest.values()), dtype=np.int64)
+        newer = Answers(np.asarray(rows, np.int64)[places], np.asarray(classes, np.int64)[places])
+        return self._some(~np.isin(self.rows, newer.rows))._joined(newer)
+
+    def marked_as(self, given: Answers) -> Answers:
+        """Return the same answers; those that are among `given`, with the same class, are inferred if they are there.
+
+        Args:
+            given: answers that a run was made with.
+        """
+        of_row = {row: place for place, row in enumerate(given.rows.tolist())}
+        found = np.array([of_row.get(row, -1) for row in self.rows.tolist()], dtype=np.int64)
+        same = found >= 0
+        same[same] = given.classes[found[same]] == self.classes[same]
+        inferred, moves_line = self.inferred.copy(), self.moves_line.copy()
+        inferred[same], moves_line[same] = given.inferred[found[same]], given.moves_line[found[same]]
+        return replace(self, inferred=inferred, moves_line=moves_line)
 
     @property
     def by_row(self) -> dict[int, int]:
         """Return the answer by row, in the order of the answers."""
         return dict(zip(self.rows.tolist(), self.classes.tolist(), strict=True))
 
+    def is_same_as(self, other: Answers) -> bool:
+        """Return whether both say the same, in any order."""
+        return self.by_row == other.by_row and set(self.evidence.by_row) == set(other.evidence.by_row)
+
     @property
     def decided(self) -> Answers:
         """Return the answers without those that say "cannot tell"."""
-        said = self.classes != CANNOT_TELL
-        return Answers(self.rows[said], self.classes[said])
+        return self._some(self.classes != CANNOT_TELL)
+
+    @property
+    def evidence(self) -> Answers:
+        """Return the answers that say something about the line between known and unknown."""
+        return self._some((self.classes != CANNOT_TELL) & self.moves_line)
+
+    @property
+    def by_people(self) -> Answers:
+        """Return the answers that a person gave, without "cannot tell" and what follows from answers about others."""
+        return self._some((self.classes != CANNOT_TELL) & ~self.inferred)
+
+    @property
+    def of_classes(self) -> Answers:
+        """Return the answers that name a class."""
+        return self._some(self.classes > UNKNOWN)
+
+    def without_evidence(self) -> Answers:
+        """Return the same answers, none of which moves the line: told samples have their labels, others stay."""
+        return replace(self, moves_line=np.zeros(len(self), dtype=bool))
+
+    def _some(self, chosen: np.ndarray) -> Answers:
+        return Answers(self.rows[chosen], self.classes[chosen], self.inferred[chosen], self.moves_line[chosen])
+
+    def _joined(self, other: Answers) -> Answers:
+        pairs = zip(vars(self).values(), vars(other).values(), strict=True)
+        return Answers(*(np.concatenate(pair) for pair in pairs))
 
     def check(self, n_target: int, n_classes: int) -> None:
         """Raise DataError if a row or a class does not exist."""

@@ -378,9 +378,9 @@ def fit_posterior(target: TargetScores, answers: Answers) -> RejectionPosterior:
 
     Args:
         target: scores, nearest classes and features of the target.
-        answers: those that say "cannot tell" have no effect.
+        answers: those that are no evidence have no effect, such as "cannot tell".
     """
-    z, said = target.z, answers.decided
+    z, said = target.z, answers.evidence
     rows, known = torch.from_numpy(said.rows), torch.from_numpy(said.classes != UNKNOWN)
     hypotheses = target.prior.told(z[rows], target.odds[rows], known).likely()
     shift, moved = None, None

@@ -24,7 +24,7 @@ def questions(
     Args:
         posterior: after the answers so far.
         target: scores, nearest classes and features of the target.
-        answers: which samples were asked about.
+        answers: which samples need no question; those that move the line were questions before.
         n: number of rows; fewer if fewer are left.
         known: probability of being known by the posterior, (n_samples,); computed if None.
     """
@@ -34,7 +34,8 @@ def questions(
     free = torch.ones(n_samples, dtype=torch.bool)
     free[torch.from_numpy(answers.rows)] = False
     chosen = answers.rows.tolist()
-    for place in range(len(answers), len(answers) + min(n, int(free.sum()))):
+    n_asked = int(answers.moves_line.sum())
+    for place in range(n_asked, n_asked + min(n, int(free.sum()))):
         candidates = _candidates(place, known, posterior.threshold, target.odds, free)
         value = nearness(target.features[candidates], target.representatives, target.region).mean(dim=1)
         if chosen:

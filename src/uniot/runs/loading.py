@@ -163,7 +163,12 @@ def _answers(tensors: StoredTensors, target: Prediction, n_classes: int, width: 
     if not own.tensors:
         return {"target_nearest": target.nearest}
     rows = own.take("rows", (None,), torch.int64, low=0).numpy()
-    answers = Answers(rows, own.take("classes", (len(rows),), torch.int64).numpy())
+    classes = own.take("classes", (len(rows),), torch.int64).numpy()
+    answers = Answers(rows, classes)
+    # Earlier versions stored no marks.
+    if "inferred" in own.tensors:
+        marks = (own.take(name, (len(rows),), torch.bool).numpy() for name in ("inferred", "moves_line"))
+        answers = Answers(rows, classes, *marks)
     if len(np.unique(rows)) != len(rows):
         raise RunFolderError(f"{tensors.where} has two answers about one sample. {MAKE_AGAIN}")
     answers.check(len(target), n_classes)

@@ -173,7 +173,7 @@ def read_annotations(model: AdaptedModel, folder: Path) -> Annotations | None:
     for row, now, person, unsure in standings:
         place[row], by_hand[row], cannot_tell[row] = now, bool(person), bool(unsure)
     group_names = {number: name for number, name in names if name}
-    return Annotations.of(samples, start, place, by_hand, cannot_tell, group_names, classes, n_groups)
+    return Annotations.of(samples, start, place, by_hand, cannot_tell, group_names, classes, n_groups, model.answers)
 
 
 def told_rows(answers: Answers, n_samples: int) -> tuple[np.ndarray, np.ndarray]:

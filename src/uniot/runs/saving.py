@@ -306,6 +306,8 @@ def _answer_tensors(model: AdaptedModel) -> dict[str, Tensor]:
     return {
         "answers.rows": torch.from_numpy(model.answers.rows),
         "answers.classes": torch.from_numpy(model.answers.classes),
+        "answers.inferred": torch.from_numpy(model.answers.inferred),
+        "answers.moves_line": torch.from_numpy(model.answers.moves_line),
         "target.rule_nearest": torch.from_numpy(model.target_nearest),
         **{f"posterior.{name}": tensor for name, tensor in posterior.items()},
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import chain
 
 import numpy as np
@@ -11,7 +12,7 @@ from torch import Tensor
 
 from uniot.config import Settings
 from uniot.discovery.class_count import NumberOfClasses, SeenTarget, number_of_private_classes
-from uniot.discovery.groups import LabelledFeatures, absence, private_groups
+from uniot.discovery.groups import LabelledFeatures, PrivateGroups, absence, private_groups
 from uniot.images.backbones import ImageReader
 from uniot.io.arrays import unit_rows
 from uniot.io.predictions import Prediction
@@ -19,6 +20,7 @@ from uniot.methods.base import FinalFeatures, Method
 from uniot.methods.decision import fit_calibration, threshold_for
 from uniot.methods.fitted import ClassSums
 from uniot.methods.unincm.reliability import assess, data_warnings
+from uniot.rejection.answers import Answers
 from uniot.training.features import decide_in_blocks, embeddings_of_samples, features_of_samples
 from uniot.training.history import History
 from uniot.training.model import AdaptedModel
@@ -54,6 +56,7 @@ def finalize(
     warnings: Sequence[str] = (),
     class_sizes: np.ndarray | None = None,
     rule_target: Samples | None = None,
+    answers: Answers | None = None,
 ) -> AdaptedModel:
     """Fit the rule to the target and group the unknown samples.
 
@@ -75,6 +78,7 @@ def finalize(
         warnings: about the settings; the model keeps them with those about the data.
         class_sizes: number of labelled samples per class, (n_classes,), if `source` has other rows in their place.
         rule_target: samples that the rule is fitted to, if `target` is only a part of them; `target` if None.
+        answers: labels of people for samples of the target; none if None.
 
     Returns:
         The adapted model.
@@ -138,27 +142,18 @@ def finalize(
     known = processes.gather_parts(decision.known.byte(), len(target)).bool().numpy()
     known_score = processes.gather_parts(decision.known_score, len(target)).numpy()
     confidence = processes.gather_parts(decision.confidence(calibration), len(target)).numpy()
-    number: int | NumberOfClasses | None = settings.n_private_classes
-    if number is None:
-        rows = counted.numpy()
-        # The space of a method has one scale for all classes; trained features do not.
-        space, least_part = (features[rows], _LEAST_PART) if embeddings is None else (embeddings, 0.0)
-        clusters = _nearest_clusters(method, features[rows])
-        seen_target = SeenTarget(space, clusters, known[rows], nearest[rows], least_part)
-        number = number_of_private_classes(seen_target, seed=settings.seed)
-    groups = private_groups(features[~known], number, seed=settings.seed)
-    group = np.full(len(known), -1, dtype=np.int64)
-    group[~known] = groups.group
-    answers = Prediction(nearest, known, known_score, confidence, group, groups.confidence(features, group))
-    return AdaptedModel(
+    width, alone = features.shape[1], np.full(len(known), -1, dtype=np.int64)
+    no_groups = PrivateGroups(alone[~known], np.zeros((0, width), np.float32), NumberOfClasses(0, (0, 0)))
+    predicted = Prediction(nearest, known, known_score, confidence, alone, np.zeros(len(known)))
+    model = AdaptedModel(
         method=method,
-        groups=groups,
-        absence=absence(answers, len(classes)),
+        groups=no_groups,
+        absence=absence(predicted, len(classes)),
         classes=classes,
         unknown=unknown,
         settings=settings,
         input_shape=shape,
-        target=answers,
+        target=predicted,
         target_features=features,
         source=LabelledFeatures(
             _source_features(method, labelled, in_target[seen]),
@@ -175,6 +170,32 @@ def finalize(
         calibration=calibration,
         reliability=reliability,
     )
+    if answers is not None and len(answers):
+        model = model.with_answers(answers)
+    return _with_groups(model, counted.numpy(), embeddings)
+
+
+def _with_groups(model: AdaptedModel, counted: np.ndarray, embeddings: np.ndarray | None) -> AdaptedModel:
+    """Return the model with its unknown samples grouped.
+
+    Args:
+        model: without groups.
+        counted: rows of the target from which private classes are counted, (n_rows,).
+        embeddings: of these rows; None if they are counted in the space of the method.
+    """
+    known, nearest, features, settings = model.target.known, model.target.nearest, model.target_features, model.settings
+    number: int | NumberOfClasses | None = settings.n_private_classes
+    if number is None:
+        # The space of a method has one scale for all classes; trained features do not.
+        space, least_part = (features[counted], _LEAST_PART) if embeddings is None else (embeddings, 0.0)
+        clusters = _nearest_clusters(model.method, features[counted])
+        seen_target = SeenTarget(space, clusters, known[counted], nearest[counted], least_part)
+        number = number_of_private_classes(seen_target, seed=settings.seed)
+    groups = private_groups(features[~known], number, seed=settings.seed)
+    group = np.full(len(known), -1, dtype=np.int64)
+    group[~known] = groups.group
+    target = replace(model.target, group=group, group_confidence=groups.confidence(features, group))
+    return replace(model, groups=groups, target=target)
 
 
 def _class_sums(

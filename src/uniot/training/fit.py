@@ -17,11 +17,11 @@ from torch import Tensor
 from uniot.data_quality.class_names import as_seen, told_apart
 from uniot.errors import DataError, SettingsError
 from uniot.io.labels import as_labels
-from uniot.methods.registry import create_method, method_info, resolved_settings
+from uniot.methods.registry import check_start, create_method, method_info, resolved_settings
 from uniot.methods.source_free import as_source_free
 from uniot.metrics.accuracy import common_recall, specificity
 from uniot.nn.networks import FineTuned, SmallCNN
-from uniot.training.domains import unknown_label
+from uniot.training.domains import labelled_target_rows, unknown_label
 from uniot.training.features import features_of_samples
 from uniot.training.finalize import finalize
 from uniot.training.history import Checkpoints, ExperimentLogger, History, ended_on_failure, log_numbers, logging_step
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from uniot.config import Settings
     from uniot.images.backbones import ImageReader
     from uniot.methods.base import Losses, Method
+    from uniot.rejection.answers import Answers
     from uniot.training.domains import Domains
     from uniot.training.model import AdaptedModel
     from uniot.training.samples import Samples
@@ -58,6 +59,8 @@ class FitContext:
     Attributes:
         unknown: label of rejected samples; "unknown" for text classes and -1 for integers if None.
         source_weights: networks of a source model that a source-free method adapts; None to train it on the source.
+        answers: labels of people for samples of the target, which the model keeps; those of the labelled samples that
+            are in the target too if None.
         start: model whose weights and class prototypes training starts from; random weights if None.
         checkpoints: storage for the state of an interrupted run; none if None.
         finished: from a fingerprint to the finished run that is stored already; None if there is none.
@@ -72,6 +75,7 @@ class FitContext:
 
     unknown: str | int | None = None
     source_weights: Mapping[str, Tensor] | None = None
+    answers: Answers | None = None
     start: AdaptedModel | None = None
     checkpoints: Checkpoints | None = None
     finished: Callable[[str], AdaptedModel | None] | None = None
@@ -101,12 +105,14 @@ def fit(domains: Domains, settings: Settings, context: FitContext | None = None)
     source, target, reader, start = domains.source, domains.target, domains.reader, context.start
     info = method_info(settings.method)
     trains = not info.is_closed_form or settings.network != "none" or (reader is not None and reader.fine_tunes)
+    if start is not None:
+        check_start(info.name, start.method, trains=trains)
     if reader is not None and reader.settings.fine_tune == "all" and settings.steps is None:
         settings = settings.model_copy(update={"steps": _STEPS_OF_A_WHOLE_BACKBONE})
     warnings = _step_warnings(settings, trains=trains)
     settings = resolved_settings(settings, len(target), trains=trains)
     steps = settings.steps or 0
-    digest = fingerprint(settings, domains.digest, start)
+    digest = fingerprint(settings, domains.digest, start, context.answers)
     finished = None if context.finished is None else context.finished(digest)
     if finished is not None:
         return finished
@@ -136,6 +142,12 @@ def fit(domains: Domains, settings: Settings, context: FitContext | None = None)
 
     def finalized(method: Method, settings: Settings, history: History) -> AdaptedModel:
         part = PartOfTarget.of(method, target, settings.seed)
+        answers = labelled_target_rows(domains) if context.answers is None else context.answers
+        has_new = len(np.unique(class_index[~domains.in_target])) < len(classes)
+        if has_new:
+            # Who said "unknown" did not know the new classes. Their samples are known now and say nothing about the
+            # line of the other classes; the answers that are left would all say "known".
+            answers = answers.of_classes.without_evidence()
         model = finalize(
             method,
             source,
@@ -152,9 +164,12 @@ def fit(domains: Domains, settings: Settings, context: FitContext | None = None)
             warnings=warnings,
             class_sizes=domains.class_sizes,
             rule_target=None if part is None or part.fits_rule else target,
+            answers=answers if part is None else None,
         )
         if part is not None:
             model = with_whole_target(model, target, part.rows, context.processes)
+            if len(answers):
+                model = model.with_answers(answers.without_evidence())
         if not settings.store_target:
             model.method.forget_samples()
         assert model.reliability is not None
@@ -233,16 +248,23 @@ def warm_start(
     method.warm_start(start.method, [old_index.get(str(name), -1) for name in classes.tolist()], class_features)
 
 
-def fingerprint(settings: Settings, digest: str, start: AdaptedModel | None = None) -> str:
+def fingerprint(
+    settings: Settings, digest: str, start: AdaptedModel | None = None, answers: Answers | None = None
+) -> str:
     """Return a digest of everything that decides the result of a fit.
 
     Args:
         settings: resolved settings.
         digest: of the data.
         start: model that training starts from.
+        answers: labels of people for samples of the target.
     """
     given = settings.model_dump_json(exclude=settings.outside_fingerprint)
-    return hashlib.sha256(f"{given} {digest} {'' if start is None else start.fingerprint}".encode()).hexdigest()
+    whole = hashlib.sha256(f"{given} {digest} {'' if start is None else start.fingerprint}".encode())
+    if answers is not None and len(answers):
+        for values in vars(answers).values():
+            whole.update(np.ascontiguousarray(values).data)
+    return whole.hexdigest()
 
 
 def _step_warnings(settings: Settings, *, trains: bool) -> tuple[str, ...]:

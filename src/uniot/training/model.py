@@ -57,8 +57,9 @@ class AdaptedModel:
         calibration: maps odds to probabilities.
         reliability: estimated accuracy on the target, and warnings; None for a run of an earlier version.
         annotations: what people decided about the target, which the answers follow; None if nobody did.
-        answers: of a person to questions about target samples; they move the line between known and unknown.
-        posterior: the line after these answers; None without any, for the rule of the method alone.
+        answers: of a person about target samples, to questions or as labels that the run was given; these samples have
+            these labels, and some of the answers move the line between known and unknown.
+        posterior: the line after these answers; None if none moves it, for the rule of the method alone.
         feature_rows: sorted rows of the target that `target_features` has; None for all of them.
         nearest_groups: of each target sample, if `target_features` does not have them all.
     """
@@ -134,11 +135,13 @@ class AdaptedModel:
         Raises:
             DataError: the run does not hold its target, or an answer is about a row or a class that does not exist.
         """
-        scores = self._target_scores("nothing can be told about it")
+        self._require_target("nothing can be told about it")
         answers.check(len(self.target_odds), len(self.classes))
-        if answers.by_row == self.answers.by_row:
+        if answers.is_same_as(self.answers):
             return self
-        posterior = fit_posterior(scores, answers) if len(answers.decided) else None
+        posterior = None
+        if len(answers.evidence):
+            posterior = fit_posterior(self._target_scores("nothing can be told about it"), answers)
         return self._changed(answers=answers, posterior=posterior)._decided_again()
 
     @cached_property
@@ -147,12 +150,15 @@ class AdaptedModel:
         posterior = self.posterior or fit_posterior(self._target_scores("its share is not known"), self.answers)
         return posterior.share_interval()
 
-    def _target_scores(self, consequence: str) -> TargetScores:
+    def _require_target(self, consequence: str) -> None:
         if not len(self.target_odds):
             raise DataError(
                 f"this run was shared without its target, so that {consequence}. Use the run folder that `uniot adapt` "
                 "wrote."
             )
+
+    def _target_scores(self, consequence: str) -> TargetScores:
+        self._require_target(consequence)
         self.require_all_features(consequence)
         return self._scores_by_rule
 
@@ -282,7 +288,7 @@ class AdaptedModel:
     def labelled_by_people(self) -> np.ndarray:
         """Return which target samples a person said the class of, or that they have none, (n_target,)."""
         labelled = np.zeros(len(self.target), dtype=bool)
-        labelled[self.answers.decided.rows] = True
+        labelled[self.answers.by_people.rows] = True
         return labelled
 
     def expected_change(self, row: int) -> float:

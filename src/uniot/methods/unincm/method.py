@@ -247,6 +247,7 @@ INFO = MethodInfo(
     build=UniNCMMethod,
     options=UniNCMOptions,
     is_closed_form=True,
+    can_continue=True,
     idle=frozenset(),
 )
 
