@@ -127,7 +127,7 @@ class TestMinusOne:
 
     def test_a_source_class_of_that_name_is_refused(self, packed: Packed) -> None:
         labels = np.where(packed.y == 0, -1, packed.y)
-        with pytest.raises(DataError, match="a source class is called -1.*Set unknown_label"):
+        with pytest.raises(DataError, match="a source class is called -1.*set unknown_label"):
             pipeline().fit(packed.x, labels, sample_domain=packed.sample_domain)
 
 
