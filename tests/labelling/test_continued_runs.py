@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from uniot import UniNCM
 from uniot.config import Settings
 from uniot.datasets import make_toy_domains
 from uniot.errors import SettingsError
@@ -133,16 +132,6 @@ def test_labels_of_known_classes_move_the_line_and_inferred_ones_do_not(toy, fir
     inferred, _ = next_run(toy, names(**{str(row): (first.classes[0], "inferred") for row in unknown}))
     assert by_hand.posterior is not None
     assert inferred.posterior is None
-
-
-def test_labelled_rows_of_the_target_keep_their_labels_in_python(toy):
-    rows = np.arange(0, len(toy.x_target), 9)
-    model = UniNCM(random_state=0).fit(
-        np.concatenate([toy.x_source, toy.x_target[rows]]),
-        np.append(toy.y_source, ["kettle"] * len(rows)),
-        toy.x_target,
-    )
-    assert set(model.labels_[rows]) == {"kettle"}
 
 
 def test_what_people_called_unknown_stays_unknown_and_moves_the_line(toy, first):

@@ -86,10 +86,12 @@ def test_what_was_clicked_is_what_is_exported(opened, served, expect):
     expect(message).to_have_text("1 image moved to group 0 “kettle”.")
 
     page.get_by_role("button", name="Finish").click()
-    expect(message).to_contain_text("labels.csv is written: 7 in new classes, 1 in known classes, 2 discarded.")
+    counts = "7 in new classes, 1 in known classes, 2 discarded, 1 unknown."
+    expect(message).to_contain_text(f"labels.csv is written: {counts}")
     names = served.session.target.names
     expected = {names[row]: ("kettle", "named", "0") for row in (5, 30, *range(35, 40))}
     expected |= {names[33]: ("pen", "class", "")} | {names[row]: ("", "discarded", "") for row in (31, 32)}
+    expected |= {names[34]: ("", "unknown", "2")}
     assert exported(served.session.target.run) == expected
 
 

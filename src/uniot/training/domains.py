@@ -18,7 +18,6 @@ from uniot.errors import DataError, SettingsError
 from uniot.io.arrays import as_inputs, scaled_rows, unit_rows
 from uniot.io.labels import as_labels
 from uniot.methods.fitted import GivenPrototypes
-from uniot.rejection.answers import Answers
 from uniot.training.samples import Augment, Samples, ScaledRows, TensorSamples, in_order
 
 if TYPE_CHECKING:
@@ -172,23 +171,6 @@ def is_row_of(rows: Iterable[Tensor], others: Iterable[Tensor]) -> np.ndarray:
         if alike.any():
             present.update(_digests(block[torch.from_numpy(alike)]))
     return np.array([digest in present for digest in digests], dtype=bool)
-
-
-def labelled_target_rows(domains: Domains) -> Answers:
-    """Return the labels of target samples that are among the labelled samples too, as answers that move no line.
-
-    Rows are compared bitwise. Rows with two different labels are left out, and so are images that are read from files.
-    """
-    if domains.in_target.all() or not domains.in_target.any() or domains.target.reads_files:
-        return Answers()
-    index = np.unique(domains.labels, return_inverse=True)[1]
-    label_of: dict[bytes, set[int]] = {}
-    rows = torch.from_numpy(np.flatnonzero(domains.in_target))
-    for digest, label in zip(_digests(domains.source.batch(rows)), index[domains.in_target].tolist(), strict=True):
-        label_of.setdefault(digest, set()).add(label)
-    digests = (digest for block in in_order(domains.target) for digest in _digests(block))
-    found = [(row, min(label_of[one])) for row, one in enumerate(digests) if len(label_of.get(one, ())) == 1]
-    return Answers(*np.array(found, dtype=np.int64).reshape(-1, 2).T).without_evidence()
 
 
 def _check_sums(rows: Tensor) -> np.ndarray:

@@ -21,7 +21,8 @@ from uniot.methods.registry import check_start, create_method, method_info, reso
 from uniot.methods.source_free import as_source_free
 from uniot.metrics.accuracy import common_recall, specificity
 from uniot.nn.networks import FineTuned, SmallCNN
-from uniot.training.domains import labelled_target_rows, unknown_label
+from uniot.rejection.answers import Answers
+from uniot.training.domains import unknown_label
 from uniot.training.features import features_of_samples
 from uniot.training.finalize import finalize
 from uniot.training.history import Checkpoints, ExperimentLogger, History, ended_on_failure, log_numbers, logging_step
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from uniot.config import Settings
     from uniot.images.backbones import ImageReader
     from uniot.methods.base import Losses, Method
-    from uniot.rejection.answers import Answers
     from uniot.training.domains import Domains
     from uniot.training.model import AdaptedModel
     from uniot.training.samples import Samples
@@ -59,8 +59,7 @@ class FitContext:
     Attributes:
         unknown: label of rejected samples; "unknown" for text classes and -1 for integers if None.
         source_weights: networks of a source model that a source-free method adapts; None to train it on the source.
-        answers: labels of people for samples of the target, which the model keeps; those of the labelled samples that
-            are in the target too if None.
+        answers: labels of people for samples of the target, which the model keeps; none if None.
         start: model whose weights and class prototypes training starts from; random weights if None.
         checkpoints: storage for the state of an interrupted run; none if None.
         finished: from a fingerprint to the finished run that is stored already; None if there is none.
@@ -142,7 +141,7 @@ def fit(domains: Domains, settings: Settings, context: FitContext | None = None)
 
     def finalized(method: Method, settings: Settings, history: History) -> AdaptedModel:
         part = PartOfTarget.of(method, target, settings.seed)
-        answers = labelled_target_rows(domains) if context.answers is None else context.answers
+        answers = Answers() if context.answers is None else context.answers
         has_new = len(np.unique(class_index[~domains.in_target])) < len(classes)
         if has_new:
             # Who said "unknown" did not know the new classes. Their samples are known now and say nothing about the
