@@ -20,8 +20,8 @@ from uniot.io.predictions import read_predictions
 from uniot.training.domains import inputs_of
 
 OLD = Path(__file__).parent / "old"
-METHODS = {"uniot-3-uniot": "uniot", "uniot-3-universal": "unincm", "uniot-2-uniot": "uniot"}
-LOST = "uniot-2-universal"
+METHODS = {"uniot-3-uniot": "uniot", "uniot-2-uniot": "uniot"}
+LOST = ("uniot-2-universal", "uniot-3-universal")
 
 
 @pytest.fixture(params=METHODS)
@@ -83,8 +83,9 @@ def test_old_settings_can_be_used_for_a_new_run(folder):
     assert read_settings(folder / "settings.toml")[0].method == METHODS[folder.name]
 
 
-def test_run_whose_rule_is_gone_still_has_its_predictions_and_settings():
-    run = Run.open(OLD / LOST)
+@pytest.mark.parametrize("lost", LOST)
+def test_run_whose_rule_is_gone_still_has_its_predictions_and_settings(lost):
+    run = Run.open(OLD / lost)
     assert len(run.predictions) == 24
     assert set(run.predictions.labels) <= {"cup", "fork", "knife", "unknown"}
     assert run.settings.method == "unincm"
@@ -98,8 +99,9 @@ def test_run_whose_rule_is_gone_still_has_its_predictions_and_settings():
         run.evaluate(np.repeat("cup", 24))
 
 
-def test_command_on_a_run_whose_rule_is_gone_says_what_to_do(uniot, tmp_path):
-    answer = uniot("predict", OLD / LOST, OLD / "new.npz", "--out", tmp_path / "new.csv")
+@pytest.mark.parametrize("lost", LOST)
+def test_command_on_a_run_whose_rule_is_gone_says_what_to_do(uniot, tmp_path, lost):
+    answer = uniot("predict", OLD / lost, OLD / "new.npz", "--out", tmp_path / "new.csv")
     assert answer.code == 1
     assert "that no longer exists" in " ".join(answer.stderr.split())
 

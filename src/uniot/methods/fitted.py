@@ -90,7 +90,6 @@ class TargetStatistics:
         certainty: mean probability of the answers by the rejection rule.
         imbalance: length of the mean of the unit rows.
         agreement: Cohen's kappa between the nearest classes by two random halves of the directions.
-        common: probability that any class is common.
         presence: probability that each class is in the target, (n_classes,).
     """
 
@@ -98,7 +97,6 @@ class TargetStatistics:
     certainty: float
     imbalance: float
     agreement: float
-    common: float
     presence: Tensor
 
 
@@ -220,26 +218,15 @@ def read_potential(stored: StoredTensors, n_classes: int) -> UnbalancedPotential
     )
 
 
-# Names of a run's tensors up to the format uniot-3, where `rule.` held what `finalize` fits, and the present names.
+# Up to the format uniot-3, `rule.` held what `finalize` fits. Of UniOT that can still be read.
 _RULE = "rule."
-_RENAMED = {
-    **{name: f"solved.{name}" for name in ("class_potential", "class_confidence")},
-    **{
-        name: f"fitted.metric.{name}"
-        for name in ("source_centre", "target_centre", "basis", "prototypes", "prototypes_in_source", "from_target")
-    },
-    **{
-        f"rejection_{kind}_{name}": f"fitted.rejection_{kind}.{name}"
-        for kind in ("source", "target")
-        for name in ("prototypes", "exemplars", "presence")
-    },
-    "target": "fitted.neighbours.rows",
-    "neighbourhoods": "fitted.neighbours.nearest",
-    **{f"landmark_{name}": f"fitted.landmarks.{name}" for name in ("keys", "values", "linear")},
-}
-# Order of the numbers in a tensor `rejection_…_scalars`.
-_SCALARS = ("level", "similarity_prior", "membership_prior", "common", "similarity_weight", "private_mean")
+_OF_UNIOT = {name: f"solved.{name}" for name in ("class_potential", "class_confidence")}
 _INTEGERS = ("n_rows", "passes")
+
+
+def has_replaced_rule(names: Iterable[str]) -> bool:
+    """Return whether the tensors of `model.safetensors` are those of an earlier rule of UniNCM, by their names."""
+    return any(name.startswith(_RULE + "rejection_") or name.endswith((".borders", ".common")) for name in names)
 
 
 def upgraded_tensors(tensors: Mapping[str, Tensor], rule: Mapping[str, Any]) -> dict[str, Tensor]:
@@ -250,20 +237,11 @@ def upgraded_tensors(tensors: Mapping[str, Tensor], rule: Mapping[str, Any]) -> 
         rule: numbers of the rule, which a file up to the format uniot-3 has in its description; empty for others.
 
     Raises:
-        DataError: the rule is of a version whose rejection cannot be read any more.
+        DataError: the rule holds something that is no number.
     """
     upgraded = {name: tensor for name, tensor in tensors.items() if not name.startswith(_RULE)}
     for name, tensor in StoredTensors("", tensors).below(_RULE).tensors.items():
-        if name == "borders" or (name.endswith("_scalars") and tensor.shape != (len(_SCALARS),)):
-            raise DataError(
-                "this run was made by an earlier version of uniot, whose rule for unknown samples has been replaced. "
-                "Run `uniot adapt` again on the same data."
-            )
-        if name.endswith("_scalars"):
-            place = f"method.fitted.{name.removesuffix('_scalars')}"
-            upgraded |= {f"{place}.{part}": tensor[i].clone() for i, part in enumerate(_SCALARS)}
-        else:
-            upgraded[f"method.{_RENAMED.get(name, name)}"] = tensor
+        upgraded[f"method.{_OF_UNIOT.get(name, name)}"] = tensor
     for name, value in rule.items():
         if not isinstance(value, int | float):
             raise DataError(f"the rule of the run has {str(value)[:40]!r} for {name}; expected a number.")

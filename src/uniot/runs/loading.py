@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,7 +21,7 @@ from uniot.io.tensor_files import MAKE_AGAIN, StoredTensors, check_sizes
 from uniot.io.text import command
 from uniot.methods.base import Method
 from uniot.methods.decision import Calibration
-from uniot.methods.fitted import upgraded_tensors
+from uniot.methods.fitted import has_replaced_rule, upgraded_tensors
 from uniot.methods.registry import METHODS
 from uniot.rejection.answers import Answers
 from uniot.rejection.posterior import RejectionPosterior
@@ -64,12 +64,12 @@ def _loaded(files: RunFiles, run: RunDescription) -> AdaptedModel:
     from uniot.training.fit import build_method
 
     path, settings = files.model, run.checked_settings
-    if run.is_former:
-        _check_rule_exists(files, settings)
+    outline = _describe(path)[0]
+    _check_rule_exists(files, settings, run, outline)
     if run.from_images and not files.backbone.is_file():
         raise RunFolderError(f"{files.backbone} is missing: the run was made from images. Make the run again.")
     reader = ImageReader.outlined(files.backbone, accept_former=run.is_former) if run.from_images else None
-    width = _checked_width(path, upgraded_tensors(_describe(path)[0], run.rule), run, settings, reader)
+    width = _checked_width(path, upgraded_tensors(outline, run.rule), run, settings, reader)
     tensors = StoredTensors(str(path), upgraded_tensors(_read(path)[0], run.rule))
     stored_features, about = _read(files.features)
     if about.get("fingerprint") != run.fingerprint:
@@ -212,10 +212,11 @@ def _history(run: RunDescription, tensors: StoredTensors) -> History:
     return History.of(run.columns, tensors.tensors)
 
 
-def _check_rule_exists(files: RunFiles, settings: Settings) -> None:
-    """Raise RunFolderError for a run of the former format whose decision rule has changed since: all but UniOT."""
+def _check_rule_exists(files: RunFiles, settings: Settings, run: RunDescription, names: Iterable[str]) -> None:
+    """Raise RunFolderError for a run whose decision rule has changed since: in the former format all but UniOT."""
     info = METHODS.get(settings.method)
-    if info is None or "uniot" not in (info.name, info.variant_of):
+    is_uniot = info is not None and "uniot" in (info.name, info.variant_of)
+    if has_replaced_rule(names) or (run.is_former and not is_uniot):
         raise RunFolderError(
             f"{files.folder} was made by an earlier version of uniot, with a rule of {settings.method} that no longer "
             "exists: it has no model. Its predictions and settings can still be read, as Run.open(folder).predictions "

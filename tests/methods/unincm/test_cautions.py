@@ -11,11 +11,11 @@ from uniot.errors import UniotWarning
 from uniot.methods.unincm.reliability import data_warnings
 
 FEATURES = np.eye(8, dtype=np.float32)
-GOOD = {"features": FEATURES, "known": np.array([True, False]), "n_target": 100, "classes": ["a", "b"]}
+GOOD = {"features": FEATURES, "known": np.array([True, False]), "n_target": 100, "classes": list("abcde")}
 
 
 def warned(**changed) -> tuple[str, ...]:
-    return data_warnings(**(GOOD | {"class_sizes": [3, 9]} | changed))
+    return data_warnings(**(GOOD | {"class_sizes": [3, 9, 9, 9, 9]} | changed))
 
 
 @pytest.mark.parametrize(
@@ -24,6 +24,7 @@ def warned(**changed) -> tuple[str, ...]:
         ({"n_target": 99}, "only 99 target samples; results are unreliable below 100."),
         ({"n_target": 2}, "only 2 target samples; results are unreliable below 100."),
         ({"known": np.array([False, False])}, "no target sample is known: every one is called unknown."),
+        ({"classes": list("abcd"), "class_sizes": [9] * 4}, "only 4 source classes: how much of the target is unknown"),
         (
             {"features": FEATURES[[0] * 5 + [1, 2]]},
             "many target samples are identical, only 3 distinct ones among 7 target samples: copies add no evidence.",
@@ -32,8 +33,14 @@ def warned(**changed) -> tuple[str, ...]:
             {"features": FEATURES[[0] * 5]},
             "many target samples are identical, only 1 distinct one among 5 target samples",
         ),
-        ({"class_sizes": [2, 3]}, "1 class has fewer than 3 labelled samples, so that its labels are unreliable: a."),
-        ({"class_sizes": [1, 1]}, "2 classes have fewer than 3 labelled samples, so that their labels are unreliab"),
+        (
+            {"class_sizes": [2, 3, 3, 3, 3]},
+            "1 class has fewer than 3 labelled samples, so that its labels are unreliable: a.",
+        ),
+        (
+            {"class_sizes": [1, 1, 9, 9, 9]},
+            "2 classes have fewer than 3 labelled samples, so that their labels are unreliab",
+        ),
     ],
 )
 def test_each_doubt_is_told_in_words(changed, words):

@@ -13,19 +13,19 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from uniot.methods.unincm.rejection import (
-    _MEMBERSHIP,
+    _COMMON_MEAN,
+    _DEVIATION,
     _SOFTNESS,
     _SPREAD_OF_FEW,
     _THRESHOLD,
     Rejection,
     _expected_maximum,
     _membership_ratio,
-    _presence,
     _private_prior,
     _Seen,
     fit_rejection,
 )
-from uniot.methods.unincm.space import quantile
+from uniot.methods.unincm.space import chance_similarity, quantile
 
 WIDTH = 64
 
@@ -81,16 +81,12 @@ def test_private_samples_are_expected_where_mirrored_class_means_reach():
     # Common and private classes vary along the same twelve axes.
     means = F.normalize(torch.randn(20, 12, generator=torch.Generator().manual_seed(0)) @ directions(12), dim=1)
     prototypes, private = means[:10], clusters(means[10:], 60, noise=0.05)
-    rule = fit_rejection(torch.cat([clusters(prototypes, 60, noise=0.05), private]), prototypes, n_neighbours=6)
-    reached = (private @ prototypes.t()).max(dim=1).values.median()
-    assert float(rule.private_mean) * rule.level == pytest.approx(float(reached), rel=0.25)
-
-
-def test_of_two_classes_chance_says_nothing():
-    direction = directions(5)
-    prototypes = torch.stack([direction[0], -direction[0]])
-    rows = clusters(torch.cat([prototypes, direction[1:]]), 40, noise=0.1)
-    assert float(fit_rejection(rows, prototypes, n_neighbours=6).private_mean) == pytest.approx(0.4)
+    rows = torch.cat([clusters(prototypes, 60, noise=0.05), private])
+    rule = fit_rejection(rows, prototypes, n_neighbours=6)
+    expected = float(rule.private_mean * rule.level)
+    assert expected == pytest.approx(chance_similarity(rows, prototypes))
+    # Between what private samples reach and what common ones do.
+    assert (private @ prototypes.t()).max(dim=1).values.median() < expected < 0.7 * float(rule.level)
 
 
 def test_where_every_cluster_has_its_class_nothing_is_rejected():
@@ -168,7 +164,7 @@ def test_sample_without_weight_does_not_count_for_the_prior():
 
 def test_samples_whose_nearest_class_is_absent_do_not_count_for_the_prior_of_membership(monkeypatch):
     present = torch.tensor([1.0, 1.0, 0.0, 0.0], dtype=torch.float64)
-    monkeypatch.setattr("uniot.methods.unincm.rejection._presence", lambda *_: (present, 1.0))
+    monkeypatch.setattr(_Seen, "presence", lambda _: present)
     prototypes = directions(4)
     members = clusters(prototypes[:2], 40, noise=0.03)
     # Each in a direction of its own, and a little nearer to one of the absent classes.
@@ -190,18 +186,17 @@ def test_prior_is_a_fixed_point_of_em():
 
 @pytest.mark.parametrize("n_classes", [2, 3, 30])
 def test_membership_ratio_is_that_of_two_normal_densities_between_their_means(n_classes):
-    spreads = (_SPREAD_OF_FEW[0] / n_classes, _SPREAD_OF_FEW[1] / n_classes)
-    means = torch.tensor([_MEMBERSHIP[0] - spreads[0], _MEMBERSHIP[2] - spreads[1]], dtype=torch.float64)
-    private = torch.distributions.Normal(means[0], _MEMBERSHIP[1])
-    common = torch.distributions.Normal(means[1], _MEMBERSHIP[3])
+    lower = _SPREAD_OF_FEW / n_classes
+    private = torch.distributions.Normal(torch.tensor(-lower).double(), _DEVIATION)
+    common = torch.distributions.Normal(torch.tensor(_COMMON_MEAN - lower).double(), _DEVIATION)
     values = torch.linspace(float(private.mean), float(common.mean), 7, dtype=torch.float64)
     expected = common.log_prob(values) - private.log_prob(values)
-    torch.testing.assert_close(_membership_ratio(values, torch.zeros_like(values), n_classes), expected)
+    torch.testing.assert_close(_membership_ratio(values, n_classes), expected, rtol=1e-6, atol=1e-6)
 
 
 def test_odds_between_classes_are_those_of_their_cosines_in_units_of_the_level():
     prototypes = directions(3)
-    scalars = torch.tensor([0.25, 0.5, 0.5, 1.0, 0.5, 0.4], dtype=torch.float64).unbind()
+    scalars = torch.tensor([0.25, 0.5, 0.5, 0.5, 0.4], dtype=torch.float64).unbind()
     rule = Rejection(prototypes, prototypes, torch.ones(3, dtype=torch.float64), *scalars)
     row = F.normalize(0.30 * prototypes[0] + 0.28 * prototypes[1] + 0.1 * directions(4)[3], dim=0)[None]
     shares, cosines = rule.odds(row)[0], rule.known_probability(row)[1][0]
@@ -211,7 +206,7 @@ def test_odds_between_classes_are_those_of_their_cosines_in_units_of_the_level()
 
 def test_members_of_a_class_that_is_absent_are_unknown_by_membership():
     prototypes = directions(3)
-    scalars = torch.tensor([1.0, 0.5, 0.5, 1.0, 0.0, 0.4], dtype=torch.float64).unbind()
+    scalars = torch.tensor([1.0, 0.5, 0.5, 0.0, 0.4], dtype=torch.float64).unbind()
     rule = Rejection(prototypes, prototypes, torch.tensor([1.0, 0.25, 0.0], dtype=torch.float64), *scalars)
     known, _ = rule.known_probability(prototypes)
     assert known[1] == pytest.approx(float(known[0]) / 4)
@@ -231,19 +226,13 @@ def test_separation_is_measured_on_samples_that_are_nearest_to_another_class():
     torch.testing.assert_close(seen.separation(), expected, rtol=0, atol=1e-6)
 
 
-def test_something_is_common_if_two_classes_are_separated():
-    """One class alone, however separated, may be an accident."""
-
-    def common(*similarity: float) -> float:
-        values = torch.tensor(similarity, dtype=torch.float64).repeat_interleave(5)
-        nothing, one = torch.zeros(4, dtype=torch.float64), torch.ones(4, dtype=torch.float64)
-        seen = _Seen(values, torch.arange(4).repeat_interleave(5), nothing, one)
-        return _presence(seen, torch.ones_like(values), 1.0)[1]
-
-    assert common(3.2, 3.2, 0.0, 0.0) > 0.9
-    assert common(4.0, 1.0, 0.0, 0.0) < 0.5
-    # The mean of both counts.
-    assert common(3.8, 2.6, 0.0, 0.0) == pytest.approx(common(3.2, 3.2, 0.0, 0.0))
+def test_presence_of_a_class_is_a_logistic_curve_of_its_mean_separation():
+    nearest = torch.arange(2).repeat_interleave(5)
+    nothing, one = torch.zeros(2, dtype=torch.float64), torch.ones(2, dtype=torch.float64)
+    by_chance = _expected_maximum(2)
+    similarity = torch.tensor([0.8 + by_chance] * 5 + [2.4 + by_chance] * 5, dtype=torch.float64)
+    found = _Seen(similarity, nearest, nothing, one).presence()
+    torch.testing.assert_close(found, torch.sigmoid(torch.tensor([0.0, 2.0], dtype=torch.float64)))
 
 
 def test_exemplars_are_the_most_similar_samples_of_a_class():

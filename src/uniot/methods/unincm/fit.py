@@ -19,12 +19,12 @@ from uniot.methods.unincm.space import Metric
 OF_SOURCE, OF_TARGET = "source", "target"
 # A cosine may exceed one by rounding.
 _ONE = 1 + 1e-6
-_SCALARS = ("level", "similarity_prior", "membership_prior", "common", "similarity_weight", "private_mean")
+_SCALARS = ("level", "similarity_prior", "membership_prior", "similarity_weight", "private_mean")
 
 
 @dataclass(frozen=True)
 class UniNCMFit:
-    """Holds the parts of UniNCM that are fitted to both domains.
+    """The parts of UniNCM that are fitted to both domains.
 
     Attributes:
         metric: the space, and the class means in it.

@@ -120,7 +120,7 @@ class UniNCMMethod(Method):
             The transformed target, (n_samples, width).
         """
         embeddings, options, generator = final.whole_target(), self.options, final.generator
-        n_neighbours = self._n_neighbours(len(embeddings))
+        n_neighbours = self.n_neighbours(len(embeddings))
         some = torch.randperm(len(embeddings), generator=generator)[:_MOST_ROWS].sort().values
         metric = fit_metric(
             final.source,
@@ -158,21 +158,19 @@ class UniNCMMethod(Method):
     def _statistics(self, alone: Tensor, rows: Tensor, generator: torch.Generator) -> TargetStatistics:
         fit = self.fitted.get()
         from_target, rule = fit.metric.from_target, fit.rejections.get(OF_SOURCE)
-        presence, common = torch.ones(self.n_classes, dtype=torch.float64), 1.0
+        presence = torch.ones(self.n_classes, dtype=torch.float64)
         if rule is not None:
-            presence[~from_target], common = rule.presence, float(rule.common)
+            presence[~from_target] = rule.presence
         return target_statistics(
             alone,
             rows,
             fit.decide(rows).odds,
             fit.metric.prototypes,
             presence=presence,
-            # Classes that were named in the target are common in any case.
-            common=1.0 if from_target.any() else common,
             generator=generator,
         )
 
-    def _n_neighbours(self, n_target: int) -> int:
+    def n_neighbours(self, n_target: int) -> int:
         """Return the size of a neighbourhood; the metric needs one even if the target is not smoothed."""
         by_size = min(max(_FEWEST, round(n_target / _PART_OF_TARGET)), _MOST)
         return min(self.options.n_neighbours or by_size, max(1, n_target // _MOST_OF_TARGET))
@@ -192,7 +190,7 @@ class UniNCMMethod(Method):
         metric, found, estimates = self.fitted.get().metric, {}, self.options.estimates_prior
         from_target = metric.from_target
         if not from_target.all():
-            n_neighbours = self._n_neighbours(len(rows))
+            n_neighbours = self.n_neighbours(len(rows))
             prototypes = metric.prototypes_in_source[~from_target]
             fitted = fit_rejection(rows, prototypes, n_neighbours=n_neighbours, estimates_prior=estimates)
             found[OF_SOURCE] = replace(fitted, prototypes=metric.prototypes[~from_target])

@@ -4,12 +4,12 @@ Three statistics of a target sample, each in units that the target itself sets:
 
     similarity   its cosine to the nearest class mean, between what chance gives and what the most similar samples reach
     membership   its cosine to the exemplars of that class in the target: within one domain there is no shift
-    separation   by how much the members of that class exceed what samples of other classes reach
+    separation   by how much the samples of that class exceed what samples of other classes reach
 
 Similarity alone decides well if the domains are close, and rejects too much if classes move by different amounts.
-Membership and the presence of the class (by level and separation) hold under a large shift: membership rejects private
-samples whose nearest class is present, presence those whose nearest class is absent. The probability of being known is
-the mean of both views, times that of anything being common at all.
+Membership and the presence of the class (by separation) hold under a large shift: membership rejects private samples
+whose nearest class is present, presence those whose nearest class is absent. The probability of being known is the mean
+of both views.
 """
 
 from __future__ import annotations
@@ -23,34 +23,27 @@ from torch import Tensor
 
 from uniot.methods.unincm.space import chance_similarity, quantile
 
-# Mean and standard deviation of the private component and of the common one, for each statistic. Chosen on the choice
-# splits of several data sets, see docs/beyond-the-paper.md.
-_SIMILARITY = (0.40, 0.18, 0.85, 0.30)
-_MEMBERSHIP = (0.15, 0.25, 0.85, 0.30)
-# A class of few fills more of the target's variety: its members are spread wider, and so are others. Both means of
-# membership are lower by this over the number of classes.
-_SPREAD_OF_FEW = (0.6, 1.2)
-# Private samples are on average this part of what class means reach that are mirrored at random.
-_PART_OF_CHANCE, _MOST_PRIVATE_MEAN = 0.9, 0.75
-# The same of an absent class and of a present one: level of its members, and their separation.
-_CLASS_LEVEL = (0.45, 0.15, 0.90, 0.25)
-_SEPARATION = (1.0, 0.7, 3.0, 1.0)
-# Weight of both in the log odds of presence, and an offset: a class is present unless the evidence speaks against it.
-_CLASS_WEIGHT, _PRESENCE_OFFSET = 0.5, 1.5
-# Weight of similarity beside membership.
-_SIMILARITY_WEIGHT = 0.5
-# Something is common if the members of the two most separated classes reach this, give or take the softness; with few
-# classes there is less to be separated from.
-_COMMON_SEPARATION, _LESS_WITH_FEW, _COMMON_SOFTNESS = 1.9, 1.0, 0.15
-_THRESHOLD = 0.5
+# What each constant is worth is in docs/beyond-the-paper.md. All were chosen on the choice splits of six data sets.
+# Cosine that the most similar samples reach, as a quantile of all: the unit of similarity.
 _LEVEL_QUANTILE = 0.8
-# Common samples of domains that are close have little room to vary below a level near one, but always some.
-_ROOM_TO_VARY, _LEAST_DEVIATION = 0.75, 0.08
-# Exemplars of a class: this part of its samples, and its members: samples with at least this cosine to the exemplars.
-_EXEMPLAR_PART, _MEMBER_COSINE = 0.15, 0.4
-_FEWEST_SAMPLES, _FEWEST_FOR_NULL = 3, 5
+# Mean of common samples, of similarity in units of the level and of membership alike. Private samples have a membership
+# of 0, and the similarity that class means reach which are mirrored at random.
+_COMMON_MEAN = 0.85
+# Standard deviation of all four components.
+_DEVIATION = 0.2
+# Common samples of domains that are close have little room to vary: half of what is left between the level and one.
+_ROOM_TO_VARY = 0.5
+# With few classes, each covers a larger part of the target: means of membership are lower by this over their number.
+_SPREAD_OF_FEW = 0.8
+# A class is as likely present as absent at this separation, in standard deviations, which also scales the curve.
+_PRESENT_SEPARATION = 0.8
+# Weight of similarity beside membership and presence.
+_SIMILARITY_WEIGHT = 0.5
+_THRESHOLD = 0.5
+_FEWEST_FOR_NULL = 5
 _ITERATIONS = 50
 LEAST_LEVEL = 1e-3
+_LEAST_DEVIATION = 1e-2
 _BLOCK = 4096
 # Cosines this far apart, in units of the level, differ by e in the probability of the class.
 _SOFTNESS = 0.1
@@ -67,7 +60,6 @@ class Rejection:
         level: cosine that the most similar samples reach; this and the following are float64 scalars.
         similarity_prior: private-class prior of the similarity component.
         membership_prior: private-class prior of the membership component.
-        common: probability that any class is common.
         similarity_weight: weight of similarity against membership and presence.
         private_mean: mean similarity of private samples, in units of the level.
     """
@@ -78,7 +70,6 @@ class Rejection:
     level: Tensor
     similarity_prior: Tensor
     membership_prior: Tensor
-    common: Tensor
     similarity_weight: Tensor
     private_mean: Tensor
 
@@ -92,11 +83,11 @@ class Rejection:
         similarity, nearest = cosines.max(dim=1)
         by_similarity = _similarity_ratio(similarity, self.level, self.private_mean)
         own_exemplar = (rows.double() * self.exemplars.double()[nearest]).sum(dim=1)
-        by_membership = _membership_ratio(own_exemplar, by_similarity, len(self.prototypes))
+        by_membership = _membership_ratio(own_exemplar, len(self.prototypes))
         alone = _posterior(by_similarity, self.similarity_prior)
         together = self.presence[nearest] * _posterior(by_membership, self.membership_prior)
         weight = self.similarity_weight
-        return self.common * (weight * alone + (1 - weight) * together), cosines
+        return weight * alone + (1 - weight) * together, cosines
 
     def odds(self, rows: Tensor) -> Tensor:
         """Return the odds of each class against unknown, 1 at the threshold, (n_samples, n_classes), float64."""
@@ -131,27 +122,25 @@ def fit_rejection(
     seen = _Seen.of(rows, prototypes)
     is_named = level is not None
     found = max(quantile(seen.similarity, _LEVEL_QUANTILE) if level is None else level, LEAST_LEVEL)
-    private_mean = _SIMILARITY[0] if is_named else _private_mean(rows, prototypes, found)
+    private_mean = min(max(chance_similarity(rows, prototypes) / found, 0.0), 1.0)
     unit = torch.tensor([found, private_mean], dtype=torch.float64)
     by_similarity = _similarity_ratio(seen.similarity, unit[0], unit[1])
     similarity_prior = _private_prior(by_similarity) if estimates_prior else 0.5
     # A copy, because tensors that share memory cannot be saved next to each other.
     exemplars, presence = prototypes.clone(), torch.ones(len(prototypes), dtype=torch.float64)
-    membership_prior, common = 0.5, 1.0
+    membership_prior, weight = 0.5, 1.0
     if not is_named:
-        exemplars = seen.exemplars(rows, n_neighbours)
-        membership = _own_cosine(rows, exemplars, seen.nearest)
-        presence, common = _presence(seen, membership, found)
+        exemplars, presence, weight = seen.exemplars(rows, n_neighbours), seen.presence(), _SIMILARITY_WEIGHT
         if estimates_prior:
-            by_membership = _membership_ratio(membership, by_similarity, len(prototypes))
+            by_membership = _membership_ratio(_own_cosine(rows, exemplars, seen.nearest), len(prototypes))
             membership_prior = _private_prior(by_membership, presence[seen.nearest])
-    scalars = (found, similarity_prior, membership_prior, common, 1.0 if is_named else 0.5, private_mean)
+    scalars = (found, similarity_prior, membership_prior, weight, private_mean)
     return Rejection(prototypes, exemplars, presence, *(torch.tensor(value, dtype=torch.float64) for value in scalars))
 
 
 @dataclass(frozen=True)
 class _Seen:
-    """Holds the nearest class of each target sample, and the cosines of the others.
+    """The nearest class of each target sample, and what samples of other classes reach.
 
     Attributes:
         similarity: cosine of each sample to its nearest class, (n,), float64.
@@ -193,82 +182,46 @@ class _Seen:
         order = order[torch.argsort(self.nearest[order], stable=True)]
         sizes = torch.bincount(self.nearest, minlength=n_classes)
         place = torch.arange(len(order)) - torch.repeat_interleave(sizes.cumsum(0) - sizes, sizes)
-        usual = sizes.clamp_max(len(rows) // n_classes)
-        wanted = torch.maximum((_EXEMPLAR_PART * usual).long(), sizes.clamp_max(n_neighbours))
-        chosen = order[place < wanted[self.nearest[order]]]
+        chosen = order[place < n_neighbours]
         means = torch.zeros(n_classes, rows.shape[1], dtype=rows.dtype)
         return F.normalize(means.index_add_(0, self.nearest[chosen], rows[chosen]), dim=1)
 
     def separation(self) -> Tensor:
         """Return by how many standard deviations each sample exceeds what samples of other classes reach, (n,).
 
-        Less what the largest of as many normal variables as there are classes exceeds their mean by: by chance alone
-        the nearest of many classes is nearer than that of few. The deviation is pooled over classes, for that of a
-        single class rests on few clusters of samples.
+        The expected maximum of n_classes standard normal variables is subtracted: with many classes the nearest one is
+        near by chance. The deviation is pooled over classes, because that of a single class rests on few clusters.
         """
         scale = self.deviation.square().mean().sqrt().clamp_min(1e-4)
         return (self.similarity - self.mean[self.nearest]) / scale - _expected_maximum(len(self.mean))
 
-
-def _presence(seen: _Seen, membership: Tensor, level: float) -> tuple[Tensor, float]:
-    """Return the probability that each class is in the target, (c,), and that any is."""
-    n_classes = len(seen.mean)
-    sizes = torch.bincount(seen.nearest, minlength=n_classes)
-    members = (membership > _MEMBER_COSINE).double()
-    count = torch.zeros(n_classes, dtype=torch.float64).index_add_(0, seen.nearest, members)
-    enough = sizes >= _FEWEST_SAMPLES
-
-    def mean_over_members(values: Tensor) -> Tensor:
-        sums = torch.zeros(n_classes, dtype=torch.float64).index_add_(0, seen.nearest, members * values)
-        return sums / count.clamp_min(1)
-
-    class_level = mean_over_members(seen.similarity / level)
-    separation = mean_over_members(seen.separation())
-    evidence = _log_ratio(class_level, *_CLASS_LEVEL) + _log_ratio(separation, *_SEPARATION)
-    # Classes that hardly any sample is nearest to show nothing; if all are such, there is no evidence against them.
-    if not enough.any():
-        return torch.sigmoid(_CLASS_WEIGHT * evidence + _PRESENCE_OFFSET), 1.0
-    largest = separation[enough].topk(min(2, int(enough.sum()))).values.mean()
-    needed = _COMMON_SEPARATION - _LESS_WITH_FEW / n_classes
-    common = float(torch.sigmoid((largest - needed) / _COMMON_SOFTNESS))
-    return torch.sigmoid(_CLASS_WEIGHT * evidence + _PRESENCE_OFFSET), common
-
-
-def _private_mean(rows: Tensor, prototypes: Tensor, level: float) -> float:
-    """Return the mean similarity of private samples, in units of the level."""
-    # With two classes the mean of one is the mirrored mean of the other: the fewer classes, the smaller the weight.
-    by_chance = _PART_OF_CHANCE * chance_similarity(rows, prototypes) / level
-    weight = 1 - 2 / max(len(prototypes), 2)
-    return min(max(_SIMILARITY[0] + weight * (by_chance - _SIMILARITY[0]), 0), _MOST_PRIVATE_MEAN)
+    def presence(self) -> Tensor:
+        """Return the probability that each class is in the target, (c,), by the mean separation of its samples."""
+        n_classes = len(self.mean)
+        sums = torch.zeros(n_classes, dtype=torch.float64).index_add_(0, self.nearest, self.separation())
+        mean = sums / torch.bincount(self.nearest, minlength=n_classes).clamp_min(1)
+        return torch.sigmoid(mean / _PRESENT_SEPARATION - 1)
 
 
 def _similarity_ratio(similarity: Tensor, level: Tensor, private_mean: Tensor) -> Tensor:
-    _, private_deviation, common_mean, deviation = _SIMILARITY
-    room = (_ROOM_TO_VARY * (1 - level)).clamp(_LEAST_DEVIATION, deviation)
-    return _log_ratio(similarity / level, private_mean, private_deviation, common_mean, room)
+    room = (_ROOM_TO_VARY * (1 - level)).clamp(_LEAST_DEVIATION, _DEVIATION)
+    return _log_ratio(similarity / level, private_mean, _COMMON_MEAN, room)
+
+
+def _membership_ratio(membership: Tensor, n_classes: int) -> Tensor:
+    lower = _SPREAD_OF_FEW / max(n_classes, 2)
+    return _log_ratio(membership, -lower, _COMMON_MEAN - lower, _DEVIATION)
 
 
 def _log_ratio(
-    values: Tensor,
-    private_mean: float | Tensor,
-    private_deviation: float,
-    common_mean: float,
-    common_deviation: float | Tensor,
+    values: Tensor, private_mean: float | Tensor, common_mean: float, common_deviation: float | Tensor
 ) -> Tensor:
     """Return log densities, common less private; each is flat beyond its mean, away from the other."""
     spread = torch.as_tensor(common_deviation, dtype=torch.float64)
     common = -0.5 * ((values.clamp_max(common_mean) - common_mean) / spread).square() - spread.log()
-    private = (values.clamp_min(private_mean) - private_mean) / private_deviation
-    ratio = common + 0.5 * private.square() + torch.tensor(private_deviation, dtype=torch.float64).log()
+    private = (values.clamp_min(private_mean) - private_mean) / _DEVIATION
+    ratio = common + 0.5 * private.square() + torch.tensor(_DEVIATION, dtype=torch.float64).log()
     return ratio.clamp(-25, 25)
-
-
-def _membership_ratio(membership: Tensor, by_similarity: Tensor, n_classes: int) -> Tensor:
-    private_mean, private_deviation, common_mean, deviation = _MEMBERSHIP
-    private_mean -= _SPREAD_OF_FEW[0] / max(n_classes, 2)
-    common_mean -= _SPREAD_OF_FEW[1] / max(n_classes, 2)
-    by_membership = _log_ratio(membership, private_mean, private_deviation, common_mean, deviation)
-    return (by_membership + _SIMILARITY_WEIGHT * by_similarity).clamp(-25, 25)
 
 
 def _posterior(log_ratio: Tensor, prior: Tensor) -> Tensor:
