@@ -38,10 +38,11 @@ from uniot.metrics.ranking import best_threshold_h_score
 VARIANTS: dict[str, dict[str, object]] = {
     "as it is": {},
     "level: the largest cosine instead of a quantile": {"_LEVEL_QUANTILE": 1.0},
-    "mean of common samples at the level": {"_COMMON_MEAN": 1.0},
+    "a deviation of 0.3": {"_DEVIATION": 0.3},
+    "common samples at one": {"_BELOW_ONE": 0.0},
     "no less room to vary near one": {"_ROOM_TO_VARY": 1e9},
+    "no least room to vary": {"_LEAST_DEVIATION": 1e-3},
     "few classes as many": {"_SPREAD_OF_FEW": 0.0},
-    "every class is present": {"_PRESENT_SEPARATION": -1e-9},
     "a class is present at a separation of 0": {"_PRESENT_SEPARATION": 1e-9},
     "membership and presence alone": {"_SIMILARITY_WEIGHT": 0.0},
     "similarity alone": {"_SIMILARITY_WEIGHT": 1.0},

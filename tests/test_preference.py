@@ -195,14 +195,14 @@ def adapt(uniot: Callable, files: Path) -> Callable:
 
 
 def test_adapt_takes_a_preference_and_says_so(adapt: Callable, tmp_path: Path) -> None:
-    done = adapt(tmp_path / "run", "--private-prior", 0.3)
+    done = adapt(tmp_path / "run", "--private-prior", 0.4)
     assert done.code == 0, done.stderr
     words = (
-        "Preference applied: private prior 0.3. With it, 30.0 % of the unlabelled samples of the run are called unknown"
+        "Preference applied: private prior 0.4. With it, 40.0 % of the unlabelled samples of the run are called unknown"
     )
     assert f"{words}; without it, " in done.stdout
-    assert read_predictions(tmp_path / "run" / "predictions.csv").known.mean() == pytest.approx(0.7)
-    assert "private_prior = 0.3" in (tmp_path / "run" / "settings.toml").read_text()
+    assert read_predictions(tmp_path / "run" / "predictions.csv").known.mean() == pytest.approx(0.6)
+    assert "private_prior = 0.4" in (tmp_path / "run" / "settings.toml").read_text()
     # The command line replaces the preference of a file, whichever it is.
     again = adapt(tmp_path / "again", "--settings", tmp_path / "run" / "settings.toml", "--prefer", "known")
     assert again.code == 0, again.stderr

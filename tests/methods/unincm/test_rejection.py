@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from uniot.methods.unincm.rejection import (
-    _COMMON_MEAN,
+    _BELOW_ONE,
     _DEVIATION,
     _SOFTNESS,
     _SPREAD_OF_FEW,
@@ -188,7 +188,7 @@ def test_prior_is_a_fixed_point_of_em():
 def test_membership_ratio_is_that_of_two_normal_densities_between_their_means(n_classes):
     lower = _SPREAD_OF_FEW / n_classes
     private = torch.distributions.Normal(torch.tensor(-lower).double(), _DEVIATION)
-    common = torch.distributions.Normal(torch.tensor(_COMMON_MEAN - lower).double(), _DEVIATION)
+    common = torch.distributions.Normal(torch.tensor(1 - _BELOW_ONE * _DEVIATION - lower).double(), _DEVIATION)
     values = torch.linspace(float(private.mean), float(common.mean), 7, dtype=torch.float64)
     expected = common.log_prob(values) - private.log_prob(values)
     torch.testing.assert_close(_membership_ratio(values, n_classes), expected, rtol=1e-6, atol=1e-6)

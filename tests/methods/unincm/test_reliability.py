@@ -55,8 +55,8 @@ def test_size_counts_no_further_than_it_was_fitted():
 @pytest.mark.parametrize(
     ("changed", "words"),
     [
-        ({"stability": 0.5, "certainty": 0.7}, "labels cannot be trusted: an estimated 32 % are right."),
-        ({"stability": 0.65, "certainty": 0.78}, "many labels are probably wrong: an estimated 55 % are right."),
+        ({"stability": 0.5, "certainty": 0.7}, "labels cannot be trusted: an estimated 31 % are right."),
+        ({"stability": 0.65, "certainty": 0.78}, "many labels are probably wrong: an estimated 54 % are right."),
     ],
 )
 def test_each_reason_is_given_in_words(changed, words):

@@ -26,13 +26,13 @@ from uniot.methods.unincm.space import chance_similarity, quantile
 # What each constant is worth is in docs/beyond-the-paper.md. All were chosen on the choice splits of six data sets.
 # Cosine that the most similar samples reach, as a quantile of all: the unit of similarity.
 _LEVEL_QUANTILE = 0.8
-# Mean of common samples, of similarity in units of the level and of membership alike. Private samples have a membership
-# of 0, and the similarity that class means reach which are mirrored at random.
-_COMMON_MEAN = 0.85
-# Standard deviation of all four components.
-_DEVIATION = 0.2
-# Common samples of domains that are close have little room to vary: half of what is left between the level and one.
-_ROOM_TO_VARY = 0.5
+# Standard deviation of private and of common samples, for similarity in units of the level and for membership alike.
+# Common samples are the second number of deviations below one. Private samples have a membership of 0, and the
+# similarity that class means reach which are mirrored at random.
+_DEVIATION, _BELOW_ONE = 0.2, 0.75
+# Common samples of domains that are close have little room to vary: half of what is left between the level and one, and
+# not less than the second number.
+_ROOM_TO_VARY, _LEAST_DEVIATION = 0.5, 0.05
 # With few classes, each covers a larger part of the target: means of membership are lower by this over their number.
 _SPREAD_OF_FEW = 0.8
 # A class is as likely present as absent at this separation, in standard deviations, which also scales the curve.
@@ -43,7 +43,6 @@ _THRESHOLD = 0.5
 _FEWEST_FOR_NULL = 5
 _ITERATIONS = 50
 LEAST_LEVEL = 1e-3
-_LEAST_DEVIATION = 1e-2
 _BLOCK = 4096
 # Cosines this far apart, in units of the level, differ by e in the probability of the class.
 _SOFTNESS = 0.1
@@ -205,20 +204,25 @@ class _Seen:
 
 def _similarity_ratio(similarity: Tensor, level: Tensor, private_mean: Tensor) -> Tensor:
     room = (_ROOM_TO_VARY * (1 - level)).clamp(_LEAST_DEVIATION, _DEVIATION)
-    return _log_ratio(similarity / level, private_mean, _COMMON_MEAN, room)
+    return _log_ratio(similarity / level, private_mean, 1 - _BELOW_ONE * room, room)
 
 
 def _membership_ratio(membership: Tensor, n_classes: int) -> Tensor:
     lower = _SPREAD_OF_FEW / max(n_classes, 2)
-    return _log_ratio(membership, -lower, _COMMON_MEAN - lower, _DEVIATION)
+    spread = torch.tensor(_DEVIATION, dtype=torch.float64)
+    return _log_ratio(membership, -lower, 1 - _BELOW_ONE * spread - lower, spread)
 
 
-def _log_ratio(
-    values: Tensor, private_mean: float | Tensor, common_mean: float, common_deviation: float | Tensor
-) -> Tensor:
-    """Return log densities, common less private; each is flat beyond its mean, away from the other."""
-    spread = torch.as_tensor(common_deviation, dtype=torch.float64)
-    common = -0.5 * ((values.clamp_max(common_mean) - common_mean) / spread).square() - spread.log()
+def _log_ratio(values: Tensor, private_mean: float | Tensor, common_mean: Tensor, spread: Tensor) -> Tensor:
+    """Return log densities, common less private; each is flat beyond its mean, away from the other.
+
+    Args:
+        values: (n,), float64.
+        private_mean: mean of the private component.
+        common_mean: mean of the common component, a float64 scalar.
+        spread: standard deviation of the common component, a float64 scalar.
+    """
+    common = -0.5 * ((torch.minimum(values, common_mean) - common_mean) / spread).square() - spread.log()
     private = (values.clamp_min(private_mean) - private_mean) / _DEVIATION
     ratio = common + 0.5 * private.square() + torch.tensor(_DEVIATION, dtype=torch.float64).log()
     return ratio.clamp(-25, 25)
