@@ -52,6 +52,38 @@ def test_every_method_can_be_asked_and_told(toy, method):
     assert set(model.absent_classes_) == set(model.classes_) - set(model.labels_)
 
 
+@pytest.fixture(scope="module")
+def swapped():
+    """Two common classes that lie where the source has the other one: the method takes one for the other."""
+    clean = make_toy_domains(3, 2, 2, seed=1)
+    rows = {name: clean.y_source == name for name in ("common-0", "common-1")}
+    y_source = clean.y_source.copy()
+    y_source[rows["common-0"]], y_source[rows["common-1"]] = "common-1", "common-0"
+    return replace(clean, y_source=y_source)
+
+
+@pytest.mark.parametrize("method", ["unincm", "uniot"])
+def test_named_samples_move_the_classes_around_them(swapped, method, tmp_path):
+    model = fitted(swapped, method)
+    right = truth(swapped, model)
+    exchanged = np.isin(right, ["common-0", "common-1"])
+    assert (model.labels_ == right)[exchanged].mean() < 0.1
+    for name in ("common-0", "common-1", "common-2"):
+        rows = np.flatnonzero(right == name)[:4]
+        model.tell(rows, right[rows])
+    untold = np.setdiff1d(np.arange(len(right)), model.model_.answers.rows)
+    assert (model.labels_ == right)[exchanged].mean() > 0.9
+    assert (model.predict(swapped.x_target) == model.labels_)[untold].all()
+    largest = model.predict_proba(swapped.x_target).argmax(axis=1)
+    assert (np.append(model.classes_, "unknown")[largest] == model.predict(swapped.x_target)).all()
+    model.save(tmp_path / "run")
+    again = uniot.load(tmp_path / "run")
+    assert (again.labels_ == model.labels_).all()
+    assert (again.predict(swapped.x_target) == model.predict(swapped.x_target)).all()
+    row = int(again.ask()[0])
+    assert (again.tell(row, right[row]).labels_ == model.tell(row, right[row]).labels_).all()
+
+
 def test_predictions_follow_the_answers(toy):
     model = fitted(toy)
     right = truth(toy, model)
@@ -92,6 +124,25 @@ def test_shared_run_keeps_the_line_and_no_answer(toy):
     assert shared.posterior is not None
     with pytest.raises(DataError, match="shared without its target, so that there is nothing to ask about"):
         shared.ask()
+
+
+def test_new_classes_are_counted_and_grouped_again_after_the_answers():
+    toy = make_toy_domains(3, 2, 4, seed=1)
+    model = fitted(toy)
+    right = truth(toy, model)
+    # A person calls one of the common classes none of theirs: one new class more.
+    rows = np.flatnonzero(right == "common-0")
+    before = model.n_private_classes_
+    model.tell(rows, ["unknown"] * len(rows))
+    for name in ("common-1", "common-2"):
+        model.tell(np.flatnonzero(right == name)[:5], [name] * 5)
+    assert model.n_private_classes_ == before + 1
+    found, counts = np.unique(model.groups_[rows], return_counts=True)
+    assert counts.max() > 0.9 * len(rows)
+    others = np.setdiff1d(np.arange(len(right)), rows)
+    assert (model.groups_[others] == found[counts.argmax()]).mean() < 0.05
+    assert ((model.groups_ >= 0) == (model.labels_ == "unknown")).all()
+    assert (model.predict_group(toy.x_target) >= 0).mean() == pytest.approx((model.groups_ >= 0).mean(), abs=0.05)
 
 
 def test_answer_can_be_taken_back_by_another(toy):
@@ -140,3 +191,18 @@ def test_onnx_file_decides_by_the_answers(toy, tmp_path):
     (known,) = session.run(["known"], {"embeddings": toy.x_target.astype(np.float32)})
     assert (known == (model.predict(toy.x_target) != "unknown")).all()
     assert (known != (fitted(toy).predict(toy.x_target) != "unknown")).any()
+
+
+def test_exported_graph_names_the_classes_that_the_answers_moved(swapped, tmp_path):
+    onnxruntime = pytest.importorskip("onnxruntime")
+    model = fitted(swapped)
+    right = truth(swapped, model)
+    for name in ("common-0", "common-1"):
+        rows = np.flatnonzero(right == name)[:4]
+        model.tell(rows, right[rows])
+    assert model.model_.posterior.class_shift is not None
+    path = tmp_path / "model.onnx"
+    export_onnx(model.model_, path)
+    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    (nearest,) = session.run(["nearest"], {"embeddings": swapped.x_target.astype(np.float32)})
+    assert (nearest == model.predict_full(swapped.x_target).nearest).all()

@@ -47,7 +47,7 @@ class _UniDAEstimator(ArrayPredictor, NamesOut, ClassifierMixin, TransformerMixi
 
     def save(self, folder: str | Path) -> None:
         """Write a run folder: settings, weights, predictions, history; never a pickle."""
-        save_model(self.model_, Path(folder))
+        save_model(self._grouped_model, Path(folder))
 
     @classmethod
     def load(cls, folder: str | Path) -> Self:

@@ -12,7 +12,8 @@ from uniot.errors import DataError, RunFolderError
 from uniot.io.tensor_files import StoredTensors
 from uniot.rejection import CANNOT_TELL, UNKNOWN, Answers, RejectionPosterior, TargetScores, fit_posterior
 from uniot.rejection.answers import answer_index
-from uniot.rejection.posterior import Hypotheses, LocalShift, ScoreScale
+from uniot.rejection.local import LocalShift
+from uniot.rejection.posterior import Hypotheses, ScoreScale
 from uniot.rejection.questions import questions
 
 
@@ -26,9 +27,11 @@ def made_target(n: int = 400, private: float = 0.5, rejected: float | None = Non
     clusters = np.where(truth == UNKNOWN, 4 + np.arange(n) % 4, truth)
     rows = np.eye(8, 32)[clusters] + 0.03 * rng.normal(size=(n, 32))
     features = torch.nn.functional.normalize(torch.from_numpy(rows).float(), dim=1)
+    if rejected is not None:
+        # The rule puts its line elsewhere.
+        log_odds -= np.quantile(log_odds, rejected)
     odds = torch.from_numpy(np.exp(log_odds))
-    share = float((odds < 1).double().mean()) if rejected is None else rejected
-    return TargetScores(odds, torch.from_numpy(nearest), features, share), truth
+    return TargetScores(odds, torch.from_numpy(nearest), features, float((odds < 1).double().mean())), truth
 
 
 def asked(target: TargetScores, truth: np.ndarray, n: int, wrong: tuple[int, ...] = ()) -> tuple[Answers, object]:

@@ -134,6 +134,7 @@ def without_data(model: AdaptedModel) -> AdaptedModel:
         target_odds=model.target_odds[:0],
         target_nearest=model.target_nearest[:0],
         target_class_probability=model.target_class_probability[:0],
+        target_class_log_odds=model.target_class_log_odds[:0],
         target_features=model.target_features[:0],
         feature_rows=None,
         nearest_groups=None,

@@ -62,9 +62,10 @@ class ModelDecisions:
     def follow(self, before: AnnotationState, after: AnnotationState, answers: Answers) -> None:
         """Move samples that no person placed to where the model has them after some answers, in place.
 
-        A sample that becomes known goes to its nearest class, one that becomes unknown to a group. The others stay: the
-        model decides between known and unknown, and not between classes or groups. So does a sample in a group with the
-        name of a class, which is known by that name. A sample that a person calls unknown leaves its class.
+        A sample that becomes known goes to its nearest class, one that becomes unknown to a group, and one in the class
+        that the model had it in goes to the class that the model has it in now. The others stay: the model does not
+        decide between groups, and a sample in a group with the name of a class is known by that name. A sample that a
+        person calls unknown leaves its class.
 
         Args:
             before: the state before the action.
@@ -85,6 +86,10 @@ class ModelDecisions:
         nearest = class_place(0) - prediction.nearest[becomes_known]
         after.category[becomes_known] = np.where(stayed, before.category[becomes_known], nearest)
         after.category[joining] = self._groups(joining, before, after, prediction, known_groups)
+        earlier = self.model(self._target.annotations(before).answers)
+        if earlier is not None:
+            followed = is_free & known & (after.category == class_place(0) - earlier.target.nearest)
+            after.category[followed] = class_place(0) - prediction.nearest[followed]
 
     def _groups(
         self,

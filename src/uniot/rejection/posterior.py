@@ -26,6 +26,7 @@ from torch import Tensor
 from uniot.errors import RunFolderError
 from uniot.io.tensor_files import MAKE_AGAIN, StoredTensors
 from uniot.rejection.answers import UNKNOWN, Answers
+from uniot.rejection.local import ClassShift, LocalShift
 
 # Prior of the slope: log a is normal around the first with the second as deviation. On the choice splits of six
 # collections the slope of the best logistic curve is between 0.1 and 2.2; the model of regions explains the rest.
@@ -39,24 +40,15 @@ _RULE, _NOTHING_PRIVATE, _NOTHING_COMMON = 0.2, 0.2, 0.15
 _MOST_LOG_ODDS = 3.0
 # Hypotheses that are no curve of the score: the three above.
 _N_SPECIAL = 3
-# Probability that a person errs: no single answer excludes a hypothesis.
-_WRONG_ANSWER = 0.03
-# Standard deviations of the log odds per class and per region; the answers weight these pairs by their evidence.
-_AMPLITUDES = (
-    (0.0, 0.0),
-    (1.0, 0.0),
-    (0.0, 1.0),
-    (1.0, 1.0),
-    (2.0, 1.0),
-    (1.0, 2.0),
-    (2.0, 2.0),
-    (0.0, 3.0),
-    (2.0, 3.0),
-)
+# Probability that an answer is wrong. People err less often; a larger number also keeps a single sample with a
+# misleading score from excluding a hypothesis, which gains most if answers are few.
+_WRONG_ANSWER = 0.1
+# A share of unknown samples below this, or above one less this, is decided for as if it were none or all: the H-score
+# would reject many samples for the sake of a few.
+_SMALL_SHARE = 0.05
 # Two samples are of one region if 1 - cosine is small against this part of its median over the target.
 _REGION = 0.14
 _MOST_COMPARED = 400
-_NEWTON_STEPS = 12
 # More answers than these would make the process slow and say nothing new: people give so many by moving whole groups.
 _MOST_LOCAL_ANSWERS = 300
 # Points of the score at which the target is represented: hypotheses are functions of the score alone.
@@ -75,12 +67,15 @@ class TargetScores:
         nearest: class of these odds, (n_samples,).
         features: unit rows, (n_samples, n_features).
         rejected: share of the target that the rule calls unknown.
+        class_log_odds: of each class against the nearest one, 0 for that, (n_samples, n_classes); None if they are not
+            known, so that answers do not move classes.
     """
 
     odds: Tensor
     nearest: Tensor
     features: Tensor
     rejected: float
+    class_log_odds: Tensor | None = None
 
     @cached_property
     def representatives(self) -> Tensor:
@@ -243,72 +238,22 @@ class Hypotheses:
 
 
 @dataclass(frozen=True)
-class LocalShift:
-    """A Gaussian process on top of the line: what answers say about their own class and region.
-
-    Attributes:
-        rows: features of the answered samples, (n_answers, n_features), unit rows.
-        classes: their nearest classes, (n_answers,).
-        of_class: weight of each answer for samples of the same nearest class, (n_answers,), float64.
-        of_region: weight of each answer for samples nearby, (n_answers,), float64.
-        region: distance, as 1 - cosine, over which an answer has an effect; a float64 scalar.
-    """
-
-    rows: Tensor
-    classes: Tensor
-    of_class: Tensor
-    of_region: Tensor
-    region: Tensor
-
-    @classmethod
-    def fit(cls, rows: Tensor, classes: Tensor, log_odds: Tensor, known: Tensor, region: Tensor) -> LocalShift:
-        """Fit the process by Laplace's approximation; amplitudes are averaged by their evidence.
-
-        Args:
-            rows: features of the answered samples, (n_answers, n_features), unit rows.
-            classes: their nearest classes, (n_answers,).
-            log_odds: of being known by the common line, (n_answers,), float64.
-            known: the answers, (n_answers,), bool.
-            region: distance, as 1 - cosine, over which an answer has an effect.
-        """
-        same, near = (classes[:, None] == classes).double(), nearness(rows, rows, region)
-        evidence, weights = [], []
-        for class_deviation, region_deviation in _AMPLITUDES:
-            amplitudes = class_deviation**2, region_deviation**2
-            kernel = amplitudes[0] * same + amplitudes[1] * near
-            weight, found = _laplace(kernel, log_odds, known)
-            evidence.append(found)
-            weights.append(torch.stack([amplitude * weight for amplitude in amplitudes]))
-        belief = torch.tensor(evidence, dtype=torch.float64).softmax(0)
-        of_class, of_region = torch.einsum("k,kpm->pm", belief, torch.stack(weights))
-        return cls(rows, classes, of_class, of_region, region)
-
-    def __call__(self, features: Tensor, nearest: Tensor) -> Tensor:
-        """Return the shift of the log odds of samples, (n_samples,), float64.
-
-        Args:
-            features: unit rows, (n_samples, n_features).
-            nearest: nearest class of each, (n_samples,).
-        """
-        same = (nearest[:, None] == self.classes).double()
-        return same @ self.of_class + nearness(features, self.rows, self.region) @ self.of_region
-
-
-@dataclass(frozen=True)
 class RejectionPosterior:
     """The decision between known and unknown after some answers.
 
     Attributes:
         scale: of the score.
         hypotheses: about the line.
-        shift: what answers say about classes and regions; None without two answers.
+        shift: what answers say about known and unknown around them; None without two answers.
         threshold: on the probability of being known.
+        class_shift: what answers say about the classes around them; None if that is nothing.
     """
 
     scale: ScoreScale
     hypotheses: Hypotheses
     shift: LocalShift | None
     threshold: float
+    class_shift: ClassShift | None = None
 
     def known_probability(self, odds: Tensor, nearest: Tensor, features: Tensor) -> Tensor:
         """Return the probability that each sample is of a source class, (n_samples,), float64.
@@ -336,15 +281,17 @@ class RejectionPosterior:
         parts: dict[str, Any] = {"scale": vars(self.scale), "hypotheses": vars(self.hypotheses)}
         if self.shift is not None:
             parts["shift"] = vars(self.shift)
+        if self.class_shift is not None:
+            parts["class_shift"] = vars(self.class_shift)
         stored = {f"{part}.{name}": tensor for part, own in parts.items() for name, tensor in own.items()}
         return {**stored, "threshold": torch.tensor(self.threshold, dtype=torch.float64)}
 
     @classmethod
     def read(cls, stored: StoredTensors, width: int, n_classes: int) -> RejectionPosterior:
         """Return the stored posterior of features of `width` numbers; raises RunFolderError if it is damaged."""
-        kind, scale, lines, shift = (
+        kind, scale, lines, shift, of_classes = (
             torch.float64,
-            *(stored.below(f"{part}.") for part in ("scale", "hypotheses", "shift")),
+            *(stored.below(f"{part}.") for part in ("scale", "hypotheses", "shift", "class_shift")),
         )
         knots = scale.take("knots", (None,), kind)
         slope = lines.take("slope", (None,), kind, low=0)
@@ -370,6 +317,7 @@ class RejectionPosterior:
             ),
             local,
             float(stored.take("threshold", (), kind, low=0, high=1)),
+            ClassShift.read(of_classes, width, n_classes) if of_classes.tensors else None,
         )
 
 
@@ -385,21 +333,38 @@ def fit_posterior(target: TargetScores, answers: Answers) -> RejectionPosterior:
     hypotheses = target.prior.told(z[rows], target.odds[rows], known).likely()
     shift, moved = None, None
     if len(rows) > 1:
-        some = torch.linspace(0, len(rows) - 1, min(len(rows), _MOST_LOCAL_ANSWERS), dtype=torch.float64).round().long()
+        some = _evenly(rows)
         rows, known = rows[some], known[some]
         by_line = (hypotheses.known_probability(z[rows], target.odds[rows]) @ hypotheses.weight).clamp(0.02, 0.98)
         shift = LocalShift.fit(target.features[rows], target.nearest[rows], torch.logit(by_line), known, target.region)
         moved = shift(target.features, target.nearest)
     probability = hypotheses.known_probability(z, target.odds, moved)
     threshold = _threshold_of_largest_h(probability, hypotheses)
-    return RejectionPosterior(target.scale, hypotheses, shift, threshold)
+    return RejectionPosterior(target.scale, hypotheses, shift, threshold, _class_shift(target, said.of_classes))
+
+
+def _class_shift(target: TargetScores, named: Answers) -> ClassShift | None:
+    """Return what answers that name a class say about the classes of other samples; None if that is nothing."""
+    if target.class_log_odds is None or target.class_log_odds.shape[1] < 2 or not len(named):
+        return None
+    rows, classes = torch.from_numpy(named.rows), torch.from_numpy(named.classes)
+    some = _evenly(rows)
+    rows, classes = rows[some], classes[some]
+    log_odds = target.class_log_odds[rows].double()
+    return ClassShift.fit(target.features[rows], log_odds, classes, target.region, _WRONG_ANSWER)
+
+
+def _evenly(rows: Tensor) -> Tensor:
+    """Return the places of some of the rows, evenly from all of them."""
+    n_rows = min(len(rows), _MOST_LOCAL_ANSWERS)
+    return torch.linspace(0, len(rows) - 1, n_rows, dtype=torch.float64).round().long()
 
 
 def _threshold_of_largest_h(probability: Tensor, hypotheses: Hypotheses) -> float:
     """Return the threshold on the mean probability that maximises the expected H-score.
 
-    If nothing is private, the score of a decision is the fraction of samples called known; if nothing is common, that
-    of samples called unknown.
+    If hardly anything is private, the score of a decision is the fraction of common samples called known; if hardly
+    anything is common, that of private samples called unknown.
 
     Args:
         probability: of being known per hypothesis, (n_samples, n_hypotheses).
@@ -414,7 +379,8 @@ def _threshold_of_largest_h(probability: Tensor, hypotheses: Hypotheses) -> floa
     rejected = n_samples - counts[:, None] - (found[-1] - found)
     accuracy, recall = found / found[-1].clamp_min(_LEAST), rejected / (n_samples - found[-1]).clamp_min(_LEAST)
     h_score = 2 * accuracy * recall / (accuracy + recall).clamp_min(_LEAST)
-    h_score[:, -2], h_score[:, -1] = accuracy[:, -2], recall[:, -1]
+    h_score = torch.where(hypotheses.share < _SMALL_SHARE, accuracy, h_score)
+    h_score = torch.where(hypotheses.share > 1 - _SMALL_SHARE, recall, h_score)
     n_known = int(counts[int((h_score @ hypotheses.weight).argmax())])
     if n_known == 0:
         return float((mean.max() + 1) / 2)
@@ -432,31 +398,6 @@ def _thresholds(z: Tensor, slope: Tensor, shares: Tensor) -> Tensor:
         unknown = 1 - torch.sigmoid(slope * (z[:, None] - middle)).mean(dim=0)
         low, high = torch.where(unknown < shares, middle, low), torch.where(unknown < shares, high, middle)
     return (low + high) / 2
-
-
-def _laplace(kernel: Tensor, log_odds: Tensor, known: Tensor) -> tuple[Tensor, float]:
-    """Return the dual weights of the mode of a Gaussian process, (n_answers,), and its log evidence."""
-    n_answers, truth = len(log_odds), known.double()
-    mode, weight = torch.zeros(n_answers, dtype=torch.float64), torch.zeros(n_answers, dtype=torch.float64)
-    unit = torch.eye(n_answers, dtype=torch.float64)
-    root = unit
-    for _ in range(_NEWTON_STEPS):
-        probability = torch.sigmoid(log_odds + mode)
-        curvature = (probability * (1 - probability)).clamp_min(_LEAST)
-        scale = curvature.sqrt()
-        root = torch.linalg.cholesky(unit + scale[:, None] * kernel * scale)
-        step = curvature * mode + truth - probability
-        weight = step - scale * torch.cholesky_solve((scale * (kernel @ step))[:, None], root)[:, 0]
-        before, mode = mode, kernel @ weight
-        if float((mode - before).abs().max()) < _LEAST:
-            break
-    fit = torch.nn.functional.logsigmoid(torch.where(known, 1.0, -1.0) * (log_odds + mode)).sum()
-    return weight, float(fit - 0.5 * weight @ mode - root.diagonal().log().sum())
-
-
-def nearness(one: Tensor, other: Tensor, region: Tensor) -> Tensor:
-    """Return the kernel of regions between unit rows, (n, m), float64: 1 for equal rows, 1 / e at the distance."""
-    return (((one @ other.t()).double().clamp(-1, 1) - 1) / region).exp()
 
 
 def _log(odds: Tensor) -> Tensor:

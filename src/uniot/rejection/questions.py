@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 
 from uniot.rejection.answers import Answers
-from uniot.rejection.posterior import RejectionPosterior, TargetScores, nearness
+from uniot.rejection.local import nearness
+from uniot.rejection.posterior import RejectionPosterior, TargetScores
 
 # Samples that are compared: this part of the target, nearest to what is asked about.
 _PART = 0.05

@@ -149,12 +149,21 @@ def _restored(
         threshold=run.threshold,
         target_odds=tensors.take("target.shares", shape, torch.float64, low=0).numpy(),
         target_class_probability=tensors.take("target.class_probability", shape, torch.float64, low=0, high=1).numpy(),
+        target_class_log_odds=_class_log_odds(tensors, len(target), n_classes),
         calibration=run.calibration,
         reliability=run.reliability,
         feature_rows=rows,
         nearest_groups=nearest_groups,
         **_answers(tensors, target, n_classes, width),
     )
+
+
+def _class_log_odds(tensors: StoredTensors, n_target: int, n_classes: int) -> np.ndarray:
+    """Return the log odds of the classes by the rule, (n_target, n_classes); no rows if the run does not have them."""
+    stored = tensors.tensors.get("target.class_log_odds")
+    if stored is None or not len(stored):
+        return np.zeros((0, n_classes), dtype=np.float16)
+    return np.asarray(tensors.take("target.class_log_odds", (n_target, n_classes), torch.float16, high=0).numpy())
 
 
 def _answers(tensors: StoredTensors, target: Prediction, n_classes: int, width: int) -> dict[str, Any]:

@@ -295,6 +295,7 @@ def _model_tensors(model: AdaptedModel) -> dict[str, Tensor]:
         "target.shares": torch.from_numpy(model.target_odds),
         **_answer_tensors(model),
         "target.class_probability": torch.from_numpy(model.target_class_probability),
+        "target.class_log_odds": torch.from_numpy(model.target_class_log_odds),
     }
 
 

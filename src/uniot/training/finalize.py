@@ -21,6 +21,7 @@ from uniot.methods.decision import fit_calibration, threshold_for
 from uniot.methods.fitted import ClassSums
 from uniot.methods.unincm.reliability import assess, data_warnings
 from uniot.rejection.answers import Answers
+from uniot.rejection.local import class_log_odds
 from uniot.training.features import decide_in_blocks, embeddings_of_samples, features_of_samples
 from uniot.training.history import History
 from uniot.training.model import AdaptedModel
@@ -136,6 +137,7 @@ def finalize(
     of_some = decide_in_blocks(method.decide, transformed[counted])
     calibration = fit_calibration(of_some.odds, of_some.known, reliability.known_accuracy, reliability.unknown_accuracy)
     class_probability = calibration.class_probabilities(decision.odds).max(dim=1).values
+    of_classes = processes.gather_parts(class_log_odds(decision.odds).half(), len(target)).numpy()
     threshold = threshold_for(target_odds, settings.private_prior, settings.prefer)
     decision = decision.by_threshold(threshold)
     nearest = processes.gather_parts(decision.nearest, len(target)).numpy()
@@ -167,12 +169,29 @@ def finalize(
         target_odds=target_odds,
         target_nearest=nearest,
         target_class_probability=processes.gather_parts(class_probability, len(target)).numpy(),
+        target_class_log_odds=of_classes,
         calibration=calibration,
         reliability=reliability,
     )
     if answers is not None and len(answers):
         model = model.with_answers(answers)
     return _with_groups(model, counted.numpy(), embeddings)
+
+
+def regrouped(model: AdaptedModel) -> AdaptedModel:
+    """Return the model with its private classes counted and grouped again, as its present decision has them.
+
+    After answers other samples are unknown than before. A method without a space of its own is counted in its features,
+    because the embeddings before them are not stored.
+
+    Args:
+        model: with the features of its whole target, and without names that people gave to its groups.
+    """
+    model.require_all_features("its samples cannot be grouped again")
+    n_target = len(model.target)
+    counted = _some_rows(n_target, _MOST_COUNTED_ROWS, generator_for(model.settings.seed, _COUNTED_ROWS)).numpy()
+    embeddings = None if model.method.has_own_space else model.target_features[counted]
+    return _with_groups(model, counted, embeddings)
 
 
 def _with_groups(model: AdaptedModel, counted: np.ndarray, embeddings: np.ndarray | None) -> AdaptedModel:

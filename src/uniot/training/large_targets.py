@@ -19,6 +19,7 @@ from uniot.io.predictions import Prediction
 from uniot.methods.base import Method
 from uniot.methods.decision import Decision
 from uniot.methods.unincm.reliability import Reliability
+from uniot.rejection.local import class_log_odds
 from uniot.training.features import features_of_samples
 from uniot.training.model import AdaptedModel
 from uniot.training.processes import Processes
@@ -80,6 +81,7 @@ def with_whole_target(model: AdaptedModel, target: Samples, rows: Tensor, proces
     nearest, known = torch.empty(len(own), dtype=torch.int64), torch.empty(len(own), dtype=torch.bool)
     group, group_confidence = torch.empty(len(own), dtype=torch.int64), torch.empty(len(own), dtype=torch.float64)
     features = torch.empty(len(own) if keeps_all else 0, width)
+    of_classes = torch.empty(len(features), len(model.classes), dtype=torch.float16)
     for start in range(0, len(own), _BLOCK):
         block = slice(start, start + _BLOCK)
         transformed = _transformed(model, target, rows, own[block])
@@ -91,7 +93,7 @@ def with_whole_target(model: AdaptedModel, target: Samples, rows: Tensor, proces
         found = NearestGroups.of(model.groups, unit)
         group[block], group_confidence[block] = torch.from_numpy(found.group), torch.from_numpy(found.confidence)
         if keeps_all:
-            features[block] = torch.from_numpy(unit)
+            features[block], of_classes[block] = torch.from_numpy(unit), class_log_odds(decision.odds).half()
 
     def whole(values: Tensor) -> Tensor:
         return processes.gather_parts(values, n_target)
@@ -121,6 +123,7 @@ def with_whole_target(model: AdaptedModel, target: Samples, rows: Tensor, proces
         target_odds=odds.numpy(),
         target_nearest=answers.nearest,
         target_class_probability=of_class.numpy(),
+        target_class_log_odds=whole(of_classes).numpy() if keeps_all else model.target_class_log_odds[:0],
         reliability=_with_note(model, len(rows), n_target),
     )
     return by_rule.with_preference(model.settings.private_prior, model.settings.prefer)

@@ -22,6 +22,7 @@ from uniot.methods.base import Method
 from uniot.methods.decision import Calibration, Decision, Threshold, rejected_fraction, threshold_for
 from uniot.methods.unincm.reliability import Reliability
 from uniot.rejection.answers import UNKNOWN, Answers
+from uniot.rejection.local import class_log_odds
 from uniot.rejection.posterior import RejectionPosterior, TargetScores, fit_posterior
 from uniot.rejection.questions import questions
 from uniot.training.features import decide_in_blocks, features_of_inputs
@@ -59,7 +60,10 @@ class AdaptedModel:
         annotations: what people decided about the target, which the answers follow; None if nobody did.
         answers: of a person about target samples, to questions or as labels that the run was given; these samples have
             these labels, and some of the answers move the line between known and unknown.
-        posterior: the line after these answers; None if none moves it, for the rule of the method alone.
+        posterior: what follows from these answers for other samples; None if that is nothing, for the rule of the
+            method alone.
+        target_class_log_odds: of each class against the nearest one by the rule, (n_target, n_classes), float16; no
+            rows if they are not stored, so that answers do not move classes.
         feature_rows: sorted rows of the target that `target_features` has; None for all of them.
         nearest_groups: of each target sample, if `target_features` does not have them all.
     """
@@ -88,6 +92,7 @@ class AdaptedModel:
     nearest_groups: NearestGroups | None = None
     answers: Answers = field(default_factory=Answers)
     posterior: RejectionPosterior | None = None
+    target_class_log_odds: np.ndarray = field(default_factory=lambda: np.zeros((0, 0), dtype=np.float16))
 
     def with_preference(self, private_prior: float | None = None, prefer: str | None = None) -> AdaptedModel:
         """Return the same model with another threshold, without adapting again; itself if no preference is given.
@@ -164,11 +169,13 @@ class AdaptedModel:
 
     @cached_property
     def _scores_by_rule(self) -> TargetScores:
+        of_classes = self.target_class_log_odds
         return TargetScores(
             odds=torch.from_numpy(self.target_odds),
             nearest=torch.from_numpy(self.target_nearest),
             features=torch.from_numpy(self.target_features),
             rejected=rejected_fraction(self.target_odds),
+            class_log_odds=torch.from_numpy(of_classes) if len(of_classes) == len(self.target_odds) else None,
         )
 
     def _changed(self, **changes: Any) -> AdaptedModel:
@@ -178,6 +185,7 @@ class AdaptedModel:
         vars(changed)["_scores_by_rule"] = self._scores_by_rule
         if "posterior" not in changes and self.posterior is not None:
             vars(changed)["_known_probability"] = self._known_probability
+            vars(changed)["_classes_after_answers"] = self._classes_after_answers
         return changed
 
     @cached_property
@@ -194,6 +202,16 @@ class AdaptedModel:
             return self.target_odds
         return np.asarray(self.posterior.odds(self._known_probability).numpy())
 
+    @cached_property
+    def _classes_after_answers(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the nearest class of each target sample by rule and answers, and its probability, (n_target,) each."""
+        scores = self._scores_by_rule
+        if self.posterior is None or self.posterior.class_shift is None or scores.class_log_odds is None:
+            return self.target_nearest, self.target_class_probability
+        odds = self.posterior.class_shift(scores.class_log_odds, scores.features).exp()
+        probability = self.calibration.class_probabilities(odds).max(dim=1).values
+        return odds.argmax(dim=1).numpy(), probability.numpy()
+
     def _decided_again(self) -> AdaptedModel:
         """Return the model with its target decided by rule, answers and preference."""
         odds = self.odds_after_answers
@@ -203,10 +221,11 @@ class AdaptedModel:
         said = self.answers.decided
         known = decision.known.numpy().copy()
         known[said.rows] = said.classes != UNKNOWN
-        nearest = self.target_nearest.copy()
+        nearest, class_probability = self._classes_after_answers
+        nearest = nearest.copy()
         nearest[said.rows[said.classes != UNKNOWN]] = said.classes[said.classes != UNKNOWN]
         confidence = self.calibration.confidence(
-            decision.odds[:, 0], torch.from_numpy(self.target_class_probability), decision.known
+            decision.odds[:, 0], torch.from_numpy(class_probability), decision.known
         ).numpy()
         known_score = decision.known_score.numpy().copy()
         confidence[said.rows], known_score[said.rows] = 1.0, known[said.rows]
@@ -294,7 +313,8 @@ class AdaptedModel:
     def expected_change(self, row: int) -> float:
         """Return the expected fraction of the target that an answer about a row moves between known and unknown."""
         known, changed = float(self._known_probability[row]), 0.0
-        for chance, answer in ((known, int(self.target_nearest[row])), (1 - known, UNKNOWN)):
+        nearest = int(self._classes_after_answers[0][row])
+        for chance, answer in ((known, nearest), (1 - known, UNKNOWN)):
             after = self.with_answers(self.answers.told([row], [answer]))
             changed += chance * float((after.target.known != self.target.known).mean())
         return changed
@@ -331,9 +351,12 @@ class AdaptedModel:
         decision = self.method.decide(rows)
         if self.posterior is not None:
             largest, nearest = decision.odds.max(dim=1)
-            known = self.posterior.known_probability(largest, nearest, unit_directions(rows))
-            scale = self.posterior.odds(known) / largest.clamp_min(1e-300)
-            odds = decision.odds * scale[:, None]
+            features, shift = unit_directions(rows), self.posterior.class_shift
+            known = self.posterior.known_probability(largest, nearest, features)
+            relative = decision.odds / largest.clamp_min(1e-300)[:, None]
+            if shift is not None:
+                relative = shift(class_log_odds(decision.odds), features).exp()
+            odds = relative * self.posterior.odds(known)[:, None]
             decision = Decision(odds, odds.max(dim=1).values >= 1)
         return decision.by_threshold(self.threshold)
 

@@ -18,6 +18,7 @@ from uniot.io.arrays import by_domain, check_feature_names, feature_names
 from uniot.methods.registry import check_method
 from uniot.rejection.answers import answer_index
 from uniot.training.domains import domains_from_arrays, inputs_of
+from uniot.training.finalize import regrouped
 from uniot.training.fit import FitContext, OnStep, fit, log_end, oracle_watch
 from uniot.training.history import check_logger
 from uniot.training.processes import Processes
@@ -38,8 +39,8 @@ class ArrayPredictor:
 
     Attributes:
         labels_: a source class or the unknown label per target row of `fit`, (n_target,).
-        groups_: private group per target row, -1 if known, (n_target,).
-        n_private_classes_: number of private groups, estimated or as given.
+        groups_: private group per target row, -1 if known, (n_target,); made again after `tell`.
+        n_private_classes_: number of private groups, estimated or as given; estimated again after `tell`.
         private_class_interval_: smallest and largest plausible number.
         private_prior_: fraction of the target that the method itself rejects, an estimate of the private-class prior;
             the parameters `private_prior` and `prefer` do not change it.
@@ -56,6 +57,7 @@ class ArrayPredictor:
 
     unknown_label: str | int | None
     _model: AdaptedModel
+    _has_old_groups: bool
 
     def fit(
         self,
@@ -201,11 +203,12 @@ class ArrayPredictor:
         Returns:
             Labels, (n_samples,).
         """
-        return self.model_.labels(self.predict_full(X, private_prior=private_prior, prefer=prefer))
+        model = self.model_
+        return model.labels(model.with_preference(private_prior, prefer).predict(self._inputs(X)))
 
     def predict_full(self, X: Any, *, private_prior: float | None = None, prefer: str | None = None) -> Prediction:
         """Return nearest class, whether it is known, scores and group per row; arguments as in `predict`."""
-        return self.model_.with_preference(private_prior, prefer).predict(self._inputs(X))
+        return self._grouped_model.with_preference(private_prior, prefer).predict(self._inputs(X))
 
     def predict_proba(self, X: Any, *, private_prior: float | None = None, prefer: str | None = None) -> np.ndarray:
         """Return calibrated probabilities, (n_samples, n_classes + 1): `classes_` in order, then unknown.
@@ -231,14 +234,14 @@ class ArrayPredictor:
 
         It is calibrated to the estimated accuracy in `reliability_`, if there is one.
         """
-        return self.predict_full(X).confidence
+        return self.model_.predict(self._inputs(X)).confidence
 
     def known_score(self, X: Any) -> np.ndarray:
         """Return a score from 0 to 1 for being of a source class, (n_samples,); known from 0.5 on.
 
         It ranks samples, as AUROC and OSCR need it; `confidence` is a probability.
         """
-        return self.predict_full(X).known_score
+        return self.model_.predict(self._inputs(X)).known_score
 
     def transform(self, X: Any) -> np.ndarray:
         """Return unit rows in the space in which the method decides, (n_samples, n_components).
@@ -296,6 +299,8 @@ class ArrayPredictor:
             )
         classes = [answer_index(answer, model.classes, model.unknown) for answer in said]
         self._set_fitted(model.with_answers(model.answers.told(rows, classes)))
+        # Counting classes takes longer than an answer: they are counted when somebody looks.
+        self._has_old_groups = self._model.annotations is None
         return self
 
     def _inputs(self, X: Any) -> Tensor:
@@ -303,19 +308,40 @@ class ArrayPredictor:
         check_feature_names(X, getattr(self, "feature_names_in_", None), "X")
         return inputs_of(X, model, type(self).__name__)
 
+    @property
+    def _grouped_model(self) -> AdaptedModel:
+        """Return the fitted model; after answers its unknown samples are grouped again first."""
+        model = self.model_
+        if self._has_old_groups:
+            model = self._model = regrouped(model)
+            self._has_old_groups = False
+        return model
+
+    @property
+    def groups_(self) -> np.ndarray:
+        """Return the private group per target row, -1 if known, (n_target,)."""
+        return self._grouped_model.target.group
+
+    @property
+    def n_private_classes_(self) -> int:
+        """Return the number of private groups."""
+        return self._grouped_model.groups.n_groups
+
+    @property
+    def private_class_interval_(self) -> tuple[int, int]:
+        """Return the smallest and the largest plausible number of private classes."""
+        return self._grouped_model.groups.number.interval
+
     def _set_fitted(self, model: AdaptedModel) -> None:
-        self._model = model
+        self._model, self._has_old_groups = model, False
         vars(self).pop("feature_names_in_", None)
         self.classes_ = model.classes
         self.settings_ = model.settings
         self.n_features_in_ = int(np.prod(model.input_shape))
         self.labels_ = model.labels(model.target)
-        self.groups_ = model.target.group
-        self.n_private_classes_ = model.groups.n_groups
-        self.private_class_interval_ = model.groups.number.interval
         self.private_prior_ = model.private_prior
         self.absent_classes_ = model.absent_classes
-        self.reliability_ = model.reliability
+        self.reliability_ = model.reliability_of_decision
         self.history_ = {name: model.history.column(name) for name in model.history.columns}
         self.class_mass_ = np.array(model.history.class_mass[-1][1:]) if model.history.class_mass else None
         self._n_features_out = model.target_features.shape[1]  # for get_feature_names_out
