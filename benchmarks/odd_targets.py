@@ -49,11 +49,9 @@ NAMED = {
 DOUBTED = {
     "cannot be trusted": "low estimate",
     "probably wrong": "low estimate",
-    "probably labelled wrong": "low estimate",
     "cannot be told from so few": "few classes",
-    "hard to tell apart": "hard to tell apart",
-    "% unknown: perhaps": "mostly unknown",
     "every one is called unknown": "nothing known",
+    "no target sample is called unknown": "nothing unknown",
 }
 
 

@@ -128,17 +128,6 @@ def _root(function: Callable[[float], float]) -> float:
     return math.sqrt(low * high)
 
 
-def answer_probability(odds: Tensor) -> Tensor:
-    """Return the probability of each answer as the rule has it, (n,): of its class if known, else of being unknown.
-
-    Args:
-        odds: of each class, 1 at the threshold, (n_samples, n_classes).
-    """
-    largest = odds.max(dim=1).values
-    of_known = largest / (1 + largest)
-    return torch.where(largest >= 1, of_known * largest / odds.sum(dim=1), 1 - of_known)
-
-
 # Smaller odds count as zero, so that odds divided by a threshold stay finite.
 _SMALLEST = 1e-200
 # Odds that differ by less are tied: they may change order by rounding when they are computed again.

@@ -86,18 +86,14 @@ class TargetStatistics:
     """Label-free statistics of a target that predict the accuracy on it.
 
     Attributes:
+        agreement: fraction of samples that have the same label by two random halves of the directions.
+        absence: fraction of the classes that no sample is labelled with.
         stability: fraction of samples whose own nearest class is that of their neighbourhood.
-        certainty: mean probability of the answers by the rejection rule.
-        imbalance: length of the mean of the unit rows.
-        agreement: Cohen's kappa between the nearest classes by two random halves of the directions.
-        presence: probability that each class is in the target, (n_classes,).
     """
 
-    stability: float
-    certainty: float
-    imbalance: float
     agreement: float
-    presence: Tensor
+    absence: float
+    stability: float
 
 
 @dataclass(frozen=True)

@@ -126,9 +126,7 @@ def finalize(
     # The accuracy is estimated for the rule without a preference, which says nothing about the target.
     reliability = assess(
         method.statistics,
-        n_target=len(target),
         known_fraction=float(rule_known.double().mean()),
-        classes=classes.tolist(),
         others=(
             *data_warnings(given, rule_known.numpy(), len(target), classes.tolist(), sizes.tolist()),
             *warnings,

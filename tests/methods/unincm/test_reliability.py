@@ -10,111 +10,101 @@ import torch.nn.functional as F
 from uniot import UniDAClassifier, UniNCM
 from uniot.datasets.digits import make_toy_domains
 from uniot.errors import UniotWarning
-from uniot.methods.decision import answer_probability
+from uniot.methods.fitted import TargetStatistics
 from uniot.methods.unincm import reliability
-from uniot.methods.unincm.reliability import TargetStatistics, agreement_of_halves, assess
-
-GOOD = TargetStatistics(
-    stability=0.95,
-    certainty=0.95,
-    imbalance=0.06,
-    agreement=0.9,
-    presence=torch.tensor([0.99, 0.98, 0.5, 0.01]),
+from uniot.methods.unincm.rejection import fit_rejection
+from uniot.methods.unincm.reliability import (
+    DOUBTED,
+    NOTHING_KNOWN,
+    NOTHING_UNKNOWN,
+    agreement_of_halves,
+    assess,
+    target_statistics,
 )
-CLASSES = ["bike", "mug", "pen", "tape"]
+
+GOOD = TargetStatistics(agreement=0.95, absence=0.2, stability=0.95)
 
 
-def assessed(n_target: int = 500, known_fraction: float = 0.7, **changed: float):
-    return assess(replace(GOOD, **changed), n_target=n_target, known_fraction=known_fraction, classes=CLASSES)
+def assessed(known_fraction: float = 0.7, others: tuple[str, ...] = (), **changed: float):
+    return assess(replace(GOOD, **changed), known_fraction=known_fraction, others=others)
+
+
+def fit_rule(rows: torch.Tensor, prototypes: torch.Tensor):
+    return fit_rejection(rows, prototypes, n_neighbours=6)
 
 
 def test_a_clear_target_is_not_warned_of():
     found = assessed()
-    assert found.accuracy > 0.8
+    assert found.accuracy > 0.75
     assert found.known_accuracy > 0.9
     assert found.warnings == ()
 
 
-@pytest.mark.parametrize("changed", [{"stability": 0.6}, {"certainty": 0.7}])
+@pytest.mark.parametrize("changed", [{"stability": 0.6}, {"agreement": 0.6}, {"absence": 0.9}])
 def test_accuracy_falls_with_each_statistic(changed):
     assert assessed(**changed).accuracy < assessed().accuracy
+
+
+def test_stability_says_nothing_about_samples_called_unknown():
+    assert assessed(stability=0.3).unknown_accuracy == assessed().unknown_accuracy
+    assert assessed(agreement=0.3).unknown_accuracy < assessed().unknown_accuracy
 
 
 def test_accuracy_is_the_mean_over_known_and_unknown_samples():
     known, unknown = assessed(known_fraction=1.0), assessed(known_fraction=0.0)
     assert known.accuracy == known.known_accuracy
+    assert known.unknown_accuracy is None
     assert unknown.known_accuracy is None
     assert assessed(known_fraction=0.25).accuracy == pytest.approx(0.25 * known.accuracy + 0.75 * unknown.accuracy)
-
-
-def test_size_counts_no_further_than_it_was_fitted():
-    assert assessed(n_target=1500) == assessed(n_target=10**6)
-    assert assessed(n_target=2).accuracy == assessed(n_target=26).accuracy < assessed(n_target=100).accuracy
 
 
 @pytest.mark.parametrize(
     ("changed", "words"),
     [
-        ({"stability": 0.5, "certainty": 0.7}, "labels cannot be trusted: an estimated 31 % are right."),
-        ({"stability": 0.65, "certainty": 0.78}, "many labels are probably wrong: an estimated 54 % are right."),
+        ({"stability": 0.4, "agreement": 0.4, "absence": 0.9}, "one class, that labels cannot be trusted: an esti"),
+        ({"stability": 0.6, "agreement": 0.7}, "many labels are probably wrong: an estimated"),
     ],
 )
-def test_each_reason_is_given_in_words(changed, words):
-    (warning,) = assessed(**changed).warnings
+def test_low_estimate_is_the_one_doubt_that_is_told(changed, words):
+    found = assessed(**changed)
+    (warning,) = found.warnings
     assert words in warning
+    assert warning.endswith(f"{100 * found.accuracy:.0f} % are right.")
+    assert found.of_decision == found.warnings
 
 
-def test_few_wrong_labels_among_many_unknown_samples_are_doubted_on_their_own():
-    poor = {"stability": 0.6, "certainty": 0.6, "imbalance": 0.3, "presence": torch.tensor([0.9, 0.9, 0.1, 0.1])}
-    found = assessed(known_fraction=0.05, **poor)
-    assert found.accuracy > 0.6
-    right = f"an estimated {100 * found.known_accuracy:.0f} % are right."
-    assert found.warnings[0] == f"the samples called known are probably labelled wrong: {right}"
-    assert found.known_accuracy < 0.6
-    assert not any("called known" in words for words in assessed(known_fraction=0.0, **poor).warnings)
-    # If most answers are doubted anyway, that is said once.
-    assert ["called known" in words for words in assessed(known_fraction=0.9, **poor).warnings] == [False]
+def test_labels_are_doubted_exactly_below_the_limit():
+    estimates = [assessed(stability=stability) for stability in np.linspace(0.2, 0.9, 60)]
+    assert {bool(one.warnings) for one in estimates} == {True, False}
+    assert all(bool(one.warnings) == (one.accuracy < DOUBTED) for one in estimates)
 
 
-# An estimate between 0.6 and 0.7, which is not warned of by itself.
-FAIR = {"stability": 0.7, "certainty": 0.82}
+def test_target_without_unknown_samples_is_told_and_belongs_to_the_decision():
+    found = assessed(known_fraction=1.0, others=("few.",))
+    assert found.warnings == (NOTHING_UNKNOWN, "few.")
+    assert found.for_other_decision().warnings == ("few.",)
+    assert assessed(known_fraction=0.999).warnings == ()
 
 
-def test_one_single_class_is_warned_of_unless_the_estimate_is_high():
-    assert 0.6 < assessed(**FAIR).accuracy < 0.7
-    assert assessed(**FAIR).warnings == ()
-    (warning,) = assessed(agreement=0.49, **FAIR).warnings
-    assert "either most samples are of one single class" in warning
-    assert assessed(agreement=0.49).warnings == ()
-
-
-def test_only_classes_that_are_neither_found_nor_excluded_might_be_present():
-    unclear = {"stability": 0.8, "certainty": 0.85, "imbalance": 0.06}
-    (warning,) = assessed(known_fraction=0.22, **unclear).warnings
-    assert warning.startswith("78 % unknown: perhaps the target merely looks different;")
-    assert warning.endswith("might be present: pen.")
-    sure = torch.tensor([0.99, 0.98, 0.01, 0.01])
-    assert assessed(known_fraction=0.22, presence=sure, **unclear).warnings == ()
-    assert assessed(known_fraction=0.22).warnings == ()
+def test_target_without_known_samples_belongs_to_the_decision():
+    found = assessed(known_fraction=0.0, agreement=1.0, absence=0.0, others=(NOTHING_KNOWN, "few."))
+    assert found.for_other_decision().warnings == ("few.",)
 
 
 def test_without_statistics_only_other_warnings_are_left():
-    found = assess(None, n_target=50, known_fraction=0.5, classes=CLASSES, others=["few."])
+    found = assess(None, known_fraction=1.0, others=["few."])
     assert (found.accuracy, found.known_accuracy, found.unknown_accuracy) == (None, None, None)
     assert (found.warnings, found.sentence) == (("few.",), "")
 
 
-def test_accuracies_of_known_and_unknown_make_up_the_whole():
-    found = assessed(known_fraction=0.75)
-    assert found.accuracy == pytest.approx(0.75 * found.known_accuracy + 0.25 * found.unknown_accuracy)
-    assert assessed(known_fraction=0).known_accuracy is None
-    assert assessed(known_fraction=1).unknown_accuracy is None
+class _NearestClass:
+    """A rule that rejects nothing."""
 
+    def __init__(self, rows: torch.Tensor, prototypes: torch.Tensor) -> None:
+        self._prototypes = prototypes
 
-def test_answer_probability_is_that_of_the_answer_given():
-    # Known at a probability of one half: a share of one. Two equal classes halve that of the class.
-    found = answer_probability(torch.tensor([[1.0, 0.0], [1.0, 1.0], [1e-9, 0.0]], dtype=torch.float64))
-    assert found.tolist() == pytest.approx([0.5, 0.25, 1.0])
+    def odds(self, rows: torch.Tensor) -> torch.Tensor:
+        return 2 + rows @ self._prototypes.t()
 
 
 def test_halves_agree_on_separate_classes_and_by_chance_on_noise():
@@ -122,23 +112,42 @@ def test_halves_agree_on_separate_classes_and_by_chance_on_noise():
     prototypes = F.normalize(torch.randn(5, 64, generator=generator), dim=1)
     clear = prototypes.repeat(40, 1)
     noise = F.normalize(torch.randn(1000, 64, generator=generator), dim=1)
-    assert agreement_of_halves(clear, prototypes, generator) == pytest.approx(1)
-    assert abs(agreement_of_halves(noise, prototypes, generator)) < 0.1
+    assert agreement_of_halves(clear, prototypes, fit_rule, generator) == pytest.approx(1)
+    assert agreement_of_halves(noise, prototypes, _NearestClass, generator) == pytest.approx(1 / 5, abs=0.1)
 
 
-def test_agreement_is_cohens_kappa_of_the_two_halves(monkeypatch):
-    from sklearn.metrics import cohen_kappa_score
-
+def test_agreement_counts_equal_labels_of_the_two_halves(monkeypatch):
     monkeypatch.setattr(reliability, "_HALVINGS", 1)
     prototypes = F.normalize(torch.randn(5, 6, generator=torch.Generator().manual_seed(0)), dim=1)
-    # Most rows lean to one side, so that each half has another favourite among the classes.
     rows = F.normalize(torch.randn(400, 6, generator=torch.Generator().manual_seed(1)) + 1, dim=1)
-    found = agreement_of_halves(rows, prototypes, torch.Generator().manual_seed(2))
+    found = agreement_of_halves(rows, prototypes, fit_rule, torch.Generator().manual_seed(2))
     rotation = torch.linalg.qr(torch.randn(6, 6, generator=torch.Generator().manual_seed(2))).Q
-    one, other = (
-        (rows @ half @ F.normalize(prototypes @ half, dim=1).t()).argmax(dim=1) for half in rotation.split(3, 1)
+    labels = []
+    for half in rotation.split(3, 1):
+        own = F.normalize(rows @ half, dim=1)
+        odds = fit_rule(own, F.normalize(prototypes @ half, dim=1)).odds(own)
+        labels.append(np.where(odds.max(dim=1).values >= 1, odds.argmax(dim=1), -1))
+    assert found == pytest.approx((labels[0] == labels[1]).mean())
+    assert 0 < found < 1
+
+
+def test_single_direction_has_no_halves_to_disagree():
+    rows = torch.tensor([[1.0], [-1.0], [1.0]])
+    assert agreement_of_halves(rows, rows[:2], fit_rule, torch.Generator()) == 1
+
+
+def test_absent_classes_are_those_that_no_sample_is_labelled_with():
+    prototypes = torch.eye(4)
+    # The last sample is nearest to the third class, and unknown.
+    odds = torch.tensor([[2.0, 0.1, 0, 0], [0.1, 3.0, 0, 0], [0, 0, 0.9, 0]], dtype=torch.float64)
+    found = target_statistics(
+        prototypes[:3], prototypes[:3], odds, prototypes, fit_rule=fit_rule, generator=torch.Generator()
     )
-    assert found == pytest.approx(cohen_kappa_score(one, other), abs=1e-3)
+    assert found.absence == 0.5
+    assert found.stability == 1
+    moved = prototypes[[0, 2, 2]]
+    again = target_statistics(moved, prototypes[:3], odds, prototypes, fit_rule=fit_rule, generator=torch.Generator())
+    assert again.stability == pytest.approx(2 / 3)
 
 
 def test_fit_warns_and_keeps_the_estimate(tmp_path):

@@ -157,18 +157,11 @@ class UniNCMMethod(Method):
 
     def _statistics(self, alone: Tensor, rows: Tensor, generator: torch.Generator) -> TargetStatistics:
         fit = self.fitted.get()
-        from_target, rule = fit.metric.from_target, fit.rejections.get(OF_SOURCE)
-        presence = torch.ones(self.n_classes, dtype=torch.float64)
-        if rule is not None:
-            presence[~from_target] = rule.presence
-        return target_statistics(
-            alone,
-            rows,
-            fit.decide(rows).odds,
-            fit.metric.prototypes,
-            presence=presence,
-            generator=generator,
+        rule = partial(
+            fit_rejection, n_neighbours=self.n_neighbours(len(rows)), estimates_prior=self.options.estimates_prior
         )
+        odds = fit.decide(rows).odds
+        return target_statistics(alone, rows, odds, fit.metric.prototypes, fit_rule=rule, generator=generator)
 
     def n_neighbours(self, n_target: int) -> int:
         """Return the size of a neighbourhood; the metric needs one even if the target is not smoothed."""
