@@ -14,16 +14,18 @@ Then follow both shares for other limits of the estimate, and for warnings by th
 logistic regression predicts the share of right answers from the statistics of the target, once for samples called known
 and once for those called unknown, with the same weight for every data set; its weights are printed, and its error on
 these tasks and on a data set that was left out. The digits come with the install. `--quick` takes two pairs of domains
-and one split of each data set.
+and one split of each data set. `--json FILE` writes what was measured, and `--again FILE` prints the tables of such a
+file without fitting anything: the statistics do not depend on weights and limits.
 """
 
 from __future__ import annotations
 
+import json
 import math
 import tempfile
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
@@ -32,12 +34,13 @@ from measure import arguments
 from uniot.benchmark.features import DIGITS, DataSet, write_digits
 from uniot.benchmark.universality import PURPOSES, plan_universality
 from uniot.benchmark.worker import fit, load_data
+from uniot.methods.fitted import TargetStatistics
 from uniot.methods.unincm.reliability import DOUBTED, estimated_accuracies, regressors
 
 _RIDGE = 3.0
 _STEPS = 20
 RIGHT, WRONG = 0.7, 0.5
-LIMITS = (0.5, 0.54, 0.58, 0.6, DOUBTED, 0.64, 0.66, 0.7, 0.75, 0.8)
+LIMITS = (0.5, 0.55, 0.6, 0.61, 0.62, 0.63, 0.64, 0.65, 0.7, 0.75, 0.8)
 # Stability is that of the nearest class, which says nothing about samples called unknown.
 OF_UNKNOWN = (True, True, False)
 
@@ -48,21 +51,21 @@ class Task:
 
     Attributes:
         dataset: name of the data set.
-        values: what the regression sees, (k,).
+        setting: name of the scenario.
+        values: statistics of the target that the regression sees, without the one of the intercept.
         known_share: share of the samples called known.
         known_accuracy: share of right answers among them; NaN if there are none.
         unknown_accuracy: the same among samples called unknown.
-        estimates: of both accuracies by `model.reliability_`, (2,).
-        warnings: those of `model.reliability_`.
+        other_warnings: warnings that do not follow from the estimate.
     """
 
     dataset: str
-    values: np.ndarray
+    setting: str
+    values: tuple[float, ...]
     known_share: float
     known_accuracy: float
     unknown_accuracy: float
-    estimates: np.ndarray
-    warnings: tuple[str, ...]
+    other_warnings: tuple[str, ...]
 
     @property
     def accuracy(self) -> float:
@@ -72,21 +75,27 @@ class Task:
 
     @property
     def estimated_accuracy(self) -> float:
-        known, unknown = self.estimates
+        """Return the estimate of `model.reliability_`."""
+        known, unknown = estimated_accuracies(TargetStatistics(*self.values))
         return self.known_share * known + (1 - self.known_share) * unknown
 
-    @property
-    def has_other_warnings(self) -> bool:
-        """Whether there is a warning that does not follow from the estimate."""
-        return any("an estimated" not in words for words in self.warnings)
+    def is_warned_of(self, limit: float) -> bool:
+        """Whether there is a warning if estimates below a limit are warned of."""
+        return bool(self.other_warnings) or self.estimated_accuracy < limit
 
 
 def main() -> None:
     parser = arguments(__doc__)
     parser.add_argument("--features", action="append", default=[], metavar="NAME=FILE", help="a data set")
     parser.add_argument("--purpose", default="choice", choices=sorted(PURPOSES), help="which splits")
+    parser.add_argument("--again", type=Path, metavar="FILE", help="what --json wrote")
     given = parser.parse_args()
-    tasks = list(fitted(given))
+    if given.again is None:
+        tasks = list(fitted(given))
+    else:
+        tasks = [Task(**one) for one in json.loads(given.again.read_text(encoding="utf-8"))]
+    if given.json is not None:
+        given.json.write_text(json.dumps([asdict(task) for task in tasks], indent=1) + "\n", encoding="utf-8")
     datasets = list(dict.fromkeys(task.dataset for task in tasks))
     show_table(tasks, datasets)
     show_limits(tasks)
@@ -100,7 +109,7 @@ def show_table(tasks: list[Task], datasets: list[str]) -> None:
     for name in (*datasets, "all"):
         own = [task for task in tasks if name in (task.dataset, "all")]
         error = 100 * np.mean([abs(task.estimated_accuracy - task.accuracy) for task in own])
-        warned = [bool(task.warnings) for task in own]
+        warned = [task.is_warned_of(DOUBTED) for task in own]
         cells = *(f"{part} of {whole}{per_cent(part, whole)}" for part, whole in shares(own, warned)), f"{error:.1f}"
         print(f"| {name} | {len(own)} | {' | '.join(cells)} |")
     print(flush=True)
@@ -112,8 +121,7 @@ def show_limits(tasks: list[Task]) -> None:
     print("|:--|--:|--:|--:|--:|")
     for limit in LIMITS:
         low = [task.estimated_accuracy < limit for task in tasks]
-        either = [is_low or task.has_other_warnings for is_low, task in zip(low, tasks, strict=True)]
-        found = (*shares(tasks, either), *shares(tasks, low))
+        found = (*shares(tasks, [task.is_warned_of(limit) for task in tasks]), *shares(tasks, low))
         print(f"| {limit:.2f} | {' | '.join(f'{100 * part / max(1, whole):.0f} %' for part, whole in found)} |")
     print(flush=True)
 
@@ -165,12 +173,12 @@ def fitted(options: Namespace) -> Iterator[Task]:
             is_right = model.labels(model.target) == truth
             yield Task(
                 job.dataset,
-                np.array(regressors(method.statistics)),
+                job.setting,
+                regressors(method.statistics)[:-1],
                 float(is_known.mean()),
                 float(is_right[is_known].mean()) if is_known.any() else math.nan,
                 float(is_right[~is_known].mean()) if not is_known.all() else math.nan,
-                np.array(estimated_accuracies(method.statistics)),
-                model.reliability.warnings,
+                tuple(words for words in model.reliability.warnings if "an estimated" not in words),
             )
     print("\r", end="")
 
@@ -184,7 +192,7 @@ def weights(tasks: list[Task], *, known: bool) -> np.ndarray:
         own = np.array([task.dataset == name for task in tasks])
         size[own] /= max(size[own].sum(), 1e-9)
     size *= len(tasks) / size.sum()
-    every = np.stack([task.values for task in tasks])[:, :-1]
+    every = np.array([task.values for task in tasks])
     used = np.ones(every.shape[1], dtype=bool) if known else np.array(OF_UNKNOWN)
     raw = every[:, used]
     mean, spread = raw.mean(axis=0), raw.std(axis=0) + 1e-9
@@ -205,7 +213,7 @@ def errors(tasks: list[Task], known: np.ndarray, unknown: np.ndarray) -> np.ndar
     """Return how far the estimated accuracy of each task is off."""
     off = []
     for task in tasks:
-        by_known, by_unknown = (1 / (1 + math.exp(-task.values @ weights)) for weights in (known, unknown))
+        by_known, by_unknown = (1 / (1 + math.exp(-np.r_[task.values, 1] @ weights)) for weights in (known, unknown))
         off.append(abs(task.known_share * by_known + (1 - task.known_share) * by_unknown - task.accuracy))
     return np.array(off)
 

@@ -108,8 +108,44 @@ def test_first_questions_are_about_the_lowest_and_the_highest_scores():
     target, _ = made_target()
     first, second = questions(fit_posterior(target, Answers()), target, Answers(), 2).tolist()
     rank = target.odds.argsort().argsort()
-    assert rank[first] < 0.05 * len(rank)
-    assert rank[second] >= 0.95 * len(rank)
+    assert rank[first] < 0.1 * len(rank)
+    assert rank[second] >= 0.9 * len(rank)
+
+
+def test_third_question_is_about_a_region_without_an_answer():
+    target, truth = made_target()
+    clusters = target.features.argmax(dim=1)
+    answers, _ = asked(target, truth, 3)
+    first, second, third = clusters[answers.rows].tolist()
+    assert third not in (first, second)
+
+
+def mirrored_target(n: int = 200):
+    """Two clusters on opposite sides, a common and a private class, with the same scores."""
+    rng = np.random.default_rng(0)
+    truth = np.where(np.arange(n) < n // 2, 0, UNKNOWN)
+    nearest = np.where(truth == UNKNOWN, 1, 0)
+    rows = np.where(truth == UNKNOWN, -1, 1)[:, None] * np.eye(1, 16) + 0.03 * rng.normal(size=(n, 16))
+    features = torch.nn.functional.normalize(torch.from_numpy(rows).float(), dim=1)
+    odds = torch.from_numpy(np.exp(2 + rng.normal(size=n)))
+    return TargetScores(odds, torch.from_numpy(nearest), features, 0.0), truth
+
+
+def test_with_two_classes_a_question_contradicts_the_score():
+    target, truth = mirrored_target()
+    # The private class is asked about at its low end and the common one at its high end, as if the score were right.
+    low = int(target.z.masked_fill(torch.from_numpy(truth != UNKNOWN), torch.inf).argmin())
+    high = int(target.z.masked_fill(torch.from_numpy(truth == UNKNOWN), -torch.inf).argmax())
+    answers = Answers().told([low, high], truth[[low, high]])
+    row = int(questions(fit_posterior(target, answers), target, answers)[0])
+    rank = target.z.argsort().argsort()[row] / len(truth)
+    assert rank > 0.8 if truth[row] == UNKNOWN else rank < 0.2
+
+
+def test_private_class_that_mirrors_the_common_one_is_found_by_eight_answers():
+    target, truth = mirrored_target()
+    _, posterior = asked(target, truth, 8)
+    assert (called_known(posterior, target) == (truth != UNKNOWN)).mean() > 0.9
 
 
 def test_questions_at_once_are_different_samples_and_as_many_as_there_are():
