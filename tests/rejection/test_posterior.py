@@ -186,7 +186,9 @@ def test_threshold_of_a_hypothesis_makes_its_share_unknown():
 def test_local_shift_follows_its_answers():
     rows = torch.eye(3, 8)
     known = torch.tensor([True, False, True])
-    shift = LocalShift.fit(rows, torch.tensor([0, 1, 2]), torch.zeros(3, dtype=torch.float64), known, torch.tensor(0.1))
+    shift, _ = LocalShift.fit(
+        rows, torch.tensor([0, 1, 2]), torch.zeros(3, dtype=torch.float64), known, torch.tensor(0.1)
+    )
     moved = shift(rows, torch.tensor([0, 1, 2]))
     assert (torch.sign(moved) == torch.tensor([1.0, -1.0, 1.0])).all()
 

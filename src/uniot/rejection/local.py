@@ -6,6 +6,7 @@ shifts. How far an answer reaches is not set: several amplitudes are weighted by
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -24,6 +25,7 @@ _AMPLITUDES = (
     (2.0, 2.0),
     (0.0, 3.0),
     (2.0, 3.0),
+    (4.0, 0.0),
 )
 _NEWTON_STEPS = 12
 _LEAST = 1e-6
@@ -58,7 +60,9 @@ class LocalShift:
     region: Tensor
 
     @classmethod
-    def fit(cls, rows: Tensor, classes: Tensor, log_odds: Tensor, known: Tensor, region: Tensor) -> LocalShift:
+    def fit(
+        cls, rows: Tensor, classes: Tensor, log_odds: Tensor, known: Tensor, region: Tensor
+    ) -> tuple[LocalShift, float]:
         """Fit the process by Laplace's approximation; amplitudes are averaged by their evidence.
 
         Args:
@@ -67,6 +71,9 @@ class LocalShift:
             log_odds: of being known by the common line, (n_answers,), float64.
             known: the answers, (n_answers,), bool.
             region: distance, as 1 - cosine, over which an answer has an effect.
+
+        Returns:
+            The process, and the logarithm of how many times as probable it makes the answers as the common line alone.
         """
         same, near = (classes[:, None] == classes).double(), nearness(rows, rows, region)
         evidence, weights = [], []
@@ -76,9 +83,11 @@ class LocalShift:
             weight, found = _laplace(kernel, log_odds, known)
             evidence.append(found)
             weights.append(torch.stack([amplitude * weight for amplitude in amplitudes]))
-        belief = torch.tensor(evidence, dtype=torch.float64).softmax(0)
-        of_class, of_region = torch.einsum("k,kpm->pm", belief, torch.stack(weights))
-        return cls(rows, classes, of_class, of_region, region)
+        of_amplitudes = torch.tensor(evidence, dtype=torch.float64)
+        of_class, of_region = torch.einsum("k,kpm->pm", of_amplitudes.softmax(0), torch.stack(weights))
+        # The first amplitude is none.
+        gain = float(of_amplitudes.logsumexp(0) - of_amplitudes[0]) - math.log(len(evidence))
+        return cls(rows, classes, of_class, of_region, region), gain
 
     def __call__(self, features: Tensor, nearest: Tensor) -> Tensor:
         """Return the shift of the log odds of samples, (n_samples,), float64.

@@ -31,6 +31,8 @@ from uniot.rejection.local import ClassShift, LocalShift
 # Prior of the slope: log a is normal around the first with the second as deviation. On the choice splits of six
 # collections the slope of the best logistic curve is between 0.1 and 2.2; the model of regions explains the rest.
 _SLOPE, _SLOPE_DEVIATION, _N_SLOPES = 1.2, 0.8, 7
+# The score may say nothing at all, as with few classes: this slope has a prior probability of its own.
+_FLAT_SLOPE, _FLAT = 0.05, 0.15
 # Prior of the share: logit u is Student t around that of the rule. Heavy tails, because rules can be far off.
 _SHARE_SCALE, _SHARE_FREEDOM, _N_SHARES = 0.9, 2.0, 39
 _LARGEST_LOGIT = 5.5
@@ -166,13 +168,15 @@ class Hypotheses:
             rejected: share of the target that the rule calls unknown.
         """
         deviations = torch.linspace(-2, 2, _N_SLOPES, dtype=torch.float64)
-        slopes = _SLOPE * (_SLOPE_DEVIATION * deviations).exp()
+        flat = torch.tensor([_FLAT_SLOPE], dtype=torch.float64)
+        slopes = torch.cat([flat, _SLOPE * (_SLOPE_DEVIATION * deviations).exp()])
+        of_slope = torch.cat([flat * 0 + _FLAT, (1 - _FLAT) * (-0.5 * deviations.square()).softmax(0)])
         logits = torch.linspace(-_LARGEST_LOGIT, _LARGEST_LOGIT, _N_SHARES, dtype=torch.float64)
         shares = torch.sigmoid(logits)
         centre = torch.logit(torch.tensor(rejected, dtype=torch.float64).clamp(0.02, 0.98))
         scaled = (logits - centre) / _SHARE_SCALE
         of_share = -(_SHARE_FREEDOM + 1) / 2 * torch.log1p(scaled.square() / _SHARE_FREEDOM)
-        log_weight = (-0.5 * deviations.square()).log_softmax(0)[:, None] + of_share.log_softmax(0)
+        log_weight = of_slope.log()[:, None] + of_share.log_softmax(0)
         special = torch.tensor([_RULE, _NOTHING_PRIVATE, _NOTHING_COMMON], dtype=torch.float64)
         some = z if len(z) <= _KNOTS else z.sort().values[:: -(-len(z) // _KNOTS)]
         thresholds = torch.stack([_thresholds(some, slope, shares) for slope in slopes])
@@ -180,7 +184,7 @@ class Hypotheses:
         return cls(
             slope=torch.cat([slopes.repeat_interleave(_N_SHARES), none]),
             threshold=torch.cat([thresholds.flatten(), none]),
-            share=torch.cat([shares.repeat(_N_SLOPES), torch.tensor([rejected, 0.0, 1.0], dtype=torch.float64)]),
+            share=torch.cat([shares.repeat(len(slopes)), torch.tensor([rejected, 0.0, 1.0], dtype=torch.float64)]),
             log_weight=torch.cat([log_weight.flatten() + torch.log1p(-special.sum()), special.log()]),
         )
 
@@ -215,6 +219,17 @@ class Hypotheses:
         of_known = _WRONG_ANSWER + (1 - 2 * _WRONG_ANSWER) * self.known_probability(z, odds)
         likelihood = torch.where(known[:, None], of_known, 1 - of_known).log().sum(dim=0)
         return replace(self, log_weight=(self.log_weight + likelihood).log_softmax(0))
+
+    def explained(self, gain: float) -> Hypotheses:
+        """Return the hypotheses after regions have explained the answers better than the line alone.
+
+        Args:
+            gain: log probability of the answers with regions, less that by the line; "nothing is private" and "nothing
+                is common" admit no regions.
+        """
+        gained = self.log_weight.clone()
+        gained[: -_N_SPECIAL + 1] += gain
+        return replace(self, log_weight=gained.log_softmax(0))
 
     def likely(self) -> Hypotheses:
         """Return the hypotheses without those of negligible weight; the special ones stay."""
@@ -336,8 +351,9 @@ def fit_posterior(target: TargetScores, answers: Answers) -> RejectionPosterior:
         some = _evenly(rows)
         rows, known = rows[some], known[some]
         by_line = (hypotheses.known_probability(z[rows], target.odds[rows]) @ hypotheses.weight).clamp(0.02, 0.98)
-        shift = LocalShift.fit(target.features[rows], target.nearest[rows], torch.logit(by_line), known, target.region)
-        moved = shift(target.features, target.nearest)
+        of_rows = target.features[rows], target.nearest[rows]
+        shift, gain = LocalShift.fit(*of_rows, torch.logit(by_line), known, target.region)
+        hypotheses, moved = hypotheses.explained(gain), shift(target.features, target.nearest)
     probability = hypotheses.known_probability(z, target.odds, moved)
     threshold = _threshold_of_largest_h(probability, hypotheses)
     return RejectionPosterior(target.scale, hypotheses, shift, threshold, _class_shift(target, said.of_classes))
