@@ -183,6 +183,31 @@ def test_threshold_of_a_hypothesis_makes_its_share_unknown():
     assert float(prior.weight.sum()) == pytest.approx(1)
 
 
+def test_nothing_private_is_the_more_probable_the_more_the_rule_calls_known():
+    z = torch.linspace(-3, 3, 100, dtype=torch.float64)
+    rejected = (0.0, 0.1, 0.5, 0.9, 1.0)
+    masses = torch.stack([Hypotheses.prior(z, share).weight[-2:] for share in rejected])
+    assert (masses[:, 0].diff() <= 0).all()
+    assert (masses[:, 1].diff() >= 0).all()
+    assert (masses > 0).all(), "answers must be able to support what the rule denies"
+    few = torch.stack([Hypotheses.prior(z, share, has_few_classes=True).weight[-2:] for share in rejected])
+    assert torch.allclose(few, masses[2].expand(5, 2))
+
+
+def test_interval_without_answers_tells_something_only_if_the_rule_is_clear_and_there_are_many_classes():
+    target, _ = made_target()
+    many = torch.arange(len(target.odds)) % 9
+
+    def interval(nearest: torch.Tensor, rejected: float) -> tuple[float, float]:
+        scores = TargetScores(target.odds, nearest, target.features, rejected)
+        return fit_posterior(scores, Answers()).share_interval()
+
+    assert interval(many, 0.5) == (0, 1)
+    assert interval(many, 0.01)[0] == 0
+    assert interval(many, 0.01)[1] < 0.5
+    assert interval(many % 4, 0.01) == (0, 1)
+
+
 def test_local_shift_follows_its_answers():
     rows = torch.eye(3, 8)
     known = torch.tensor([True, False, True])

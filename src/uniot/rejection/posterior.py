@@ -6,8 +6,9 @@ of unknown samples, a sample is known with the probability
     P(known | z) = σ(a (z - t)),    t such that the mean of 1 - P over the target is u.
 
 The prior of u is wide and centred on the share that the rule of the method rejects; "nothing is private" (u = 0) and
-"nothing is common" (u = 1) have a probability of their own, because no value of u in between reaches them, and so has
-"the rule is right", with the odds that it gives. Both parameters are integrated on a grid. What answers say beyond the
+"nothing is common" (u = 1) have a probability of their own, because no value of u in between reaches them: the more the
+rule calls known, the more probable is the first, and the more it rejects, the second. So has "the rule is right", with
+the odds that it gives. Both parameters are integrated on a grid. What answers say beyond the
 common line, about single classes and about regions of the feature space, is a Gaussian process added to the log odds.
 
 The threshold on the resulting probability maximises the expected H-score, not the accuracy: where the score ranks
@@ -36,8 +37,13 @@ _FLAT_SLOPE, _FLAT = 0.05, 0.15
 # Prior of the share: logit u is Student t around that of the rule. Heavy tails, because rules can be far off.
 _SHARE_SCALE, _SHARE_FREEDOM, _N_SHARES = 0.9, 2.0, 39
 _LARGEST_LOGIT = 5.5
-# Prior probability that the rule of the method is right, that nothing is private, and that nothing is common.
-_RULE, _NOTHING_PRIVATE, _NOTHING_COMMON = 0.2, 0.2, 0.15
+# Prior probability that the rule of the method is right; that nothing is private, times the share that the rule calls
+# known; and that nothing is common, times the share that it rejects. Up to the number of nearest classes below, that
+# share says nothing and one half takes its place: a private class is often as near to a class as its own samples are.
+_RULE, _NOTHING_PRIVATE, _NOTHING_COMMON = 0.2, 0.4, 0.3
+_FEW_CLASSES = 4
+# Shares of the rule that are nearer to 0 or 1 count as these.
+_LEAST_SHARE, _LARGEST_SHARE = 0.02, 0.98
 # No rule is more certain than this: log odds are cut there.
 _MOST_LOG_ODDS = 3.0
 # Hypotheses that are no curve of the score: the three above.
@@ -103,7 +109,7 @@ class TargetScores:
     @cached_property
     def prior(self) -> Hypotheses:
         """Return the hypotheses before any answer."""
-        return Hypotheses.prior(self.z, self.rejected)
+        return Hypotheses.prior(self.z, self.rejected, has_few_classes=len(torch.unique(self.nearest)) <= _FEW_CLASSES)
 
 
 @dataclass(frozen=True)
@@ -160,12 +166,14 @@ class Hypotheses:
     log_weight: Tensor
 
     @classmethod
-    def prior(cls, z: Tensor, rejected: float) -> Hypotheses:
+    def prior(cls, z: Tensor, rejected: float, *, has_few_classes: bool = False) -> Hypotheses:
         """Return the hypotheses about a target.
 
         Args:
             z: scores of the target, (n_samples,).
             rejected: share of the target that the rule calls unknown.
+            has_few_classes: whether the target has so few nearest classes that this share does not tell if anything is
+                private or common.
         """
         deviations = torch.linspace(-2, 2, _N_SLOPES, dtype=torch.float64)
         flat = torch.tensor([_FLAT_SLOPE], dtype=torch.float64)
@@ -173,11 +181,14 @@ class Hypotheses:
         of_slope = torch.cat([flat * 0 + _FLAT, (1 - _FLAT) * (-0.5 * deviations.square()).softmax(0)])
         logits = torch.linspace(-_LARGEST_LOGIT, _LARGEST_LOGIT, _N_SHARES, dtype=torch.float64)
         shares = torch.sigmoid(logits)
-        centre = torch.logit(torch.tensor(rejected, dtype=torch.float64).clamp(0.02, 0.98))
+        by_rule = min(max(rejected, _LEAST_SHARE), _LARGEST_SHARE)
+        centre = torch.logit(torch.tensor(by_rule, dtype=torch.float64))
         scaled = (logits - centre) / _SHARE_SCALE
         of_share = -(_SHARE_FREEDOM + 1) / 2 * torch.log1p(scaled.square() / _SHARE_FREEDOM)
         log_weight = of_slope.log()[:, None] + of_share.log_softmax(0)
-        special = torch.tensor([_RULE, _NOTHING_PRIVATE, _NOTHING_COMMON], dtype=torch.float64)
+        believed = 0.5 if has_few_classes else by_rule
+        masses = [_RULE, _NOTHING_PRIVATE * (1 - believed), _NOTHING_COMMON * believed]
+        special = torch.tensor(masses, dtype=torch.float64)
         some = z if len(z) <= _KNOTS else z.sort().values[:: -(-len(z) // _KNOTS)]
         thresholds = torch.stack([_thresholds(some, slope, shares) for slope in slopes])
         none = torch.zeros(_N_SPECIAL, dtype=torch.float64)
