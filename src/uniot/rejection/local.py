@@ -27,6 +27,8 @@ _AMPLITUDES = (
     (2.0, 3.0),
     (4.0, 0.0),
 )
+# With few classes a whole class is often private although its scores are high: lines of their own are the rule.
+_AMPLITUDES_OF_FEW = ((4.0, 0.0), (2.0, 3.0), (4.0, 3.0))
 _NEWTON_STEPS = 12
 _LEAST = 1e-6
 # Shifts of classes: standard deviations that are tried, and factors of the method's log odds, which are too certain if
@@ -61,7 +63,14 @@ class LocalShift:
 
     @classmethod
     def fit(
-        cls, rows: Tensor, classes: Tensor, log_odds: Tensor, known: Tensor, region: Tensor
+        cls,
+        rows: Tensor,
+        classes: Tensor,
+        log_odds: Tensor,
+        known: Tensor,
+        region: Tensor,
+        *,
+        has_few_classes: bool = False,
     ) -> tuple[LocalShift, float]:
         """Fit the process by Laplace's approximation; amplitudes are averaged by their evidence.
 
@@ -71,13 +80,14 @@ class LocalShift:
             log_odds: of being known by the common line, (n_answers,), float64.
             known: the answers, (n_answers,), bool.
             region: distance, as 1 - cosine, over which an answer has an effect.
+            has_few_classes: whether the target has so few nearest classes that the score says little.
 
         Returns:
             The process, and the logarithm of how many times as probable it makes the answers as the common line alone.
         """
         same, near = (classes[:, None] == classes).double(), nearness(rows, rows, region)
         evidence, weights = [], []
-        for class_deviation, region_deviation in _AMPLITUDES:
+        for class_deviation, region_deviation in _AMPLITUDES_OF_FEW if has_few_classes else _AMPLITUDES:
             amplitudes = class_deviation**2, region_deviation**2
             kernel = amplitudes[0] * same + amplitudes[1] * near
             weight, found = _laplace(kernel, log_odds, known)
@@ -85,8 +95,8 @@ class LocalShift:
             weights.append(torch.stack([amplitude * weight for amplitude in amplitudes]))
         of_amplitudes = torch.tensor(evidence, dtype=torch.float64)
         of_class, of_region = torch.einsum("k,kpm->pm", of_amplitudes.softmax(0), torch.stack(weights))
-        # The first amplitude is none.
-        gain = float(of_amplitudes.logsumexp(0) - of_amplitudes[0]) - math.log(len(evidence))
+        by_line = torch.nn.functional.logsigmoid(torch.where(known, 1.0, -1.0) * log_odds).sum()
+        gain = float(of_amplitudes.logsumexp(0) - by_line) - math.log(len(evidence))
         return cls(rows, classes, of_class, of_region, region), gain
 
     def __call__(self, features: Tensor, nearest: Tensor) -> Tensor:

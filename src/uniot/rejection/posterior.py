@@ -32,8 +32,8 @@ from uniot.rejection.local import ClassShift, LocalShift
 # Prior of the slope: log a is normal around the first with the second as deviation. On the choice splits of six
 # collections the slope of the best logistic curve is between 0.1 and 2.2; the model of regions explains the rest.
 _SLOPE, _SLOPE_DEVIATION, _N_SLOPES = 1.2, 0.8, 7
-# The score may say nothing at all, as with few classes: this slope has a prior probability of its own.
-_FLAT_SLOPE, _FLAT = 0.05, 0.15
+# The score may say nothing at all: this slope has a prior probability of its own, a larger one if classes are few.
+_FLAT_SLOPE, _FLAT, _FLAT_OF_FEW = 0.05, 0.15, 0.4
 # Prior of the share: logit u is Student t around that of the rule. Heavy tails, because rules can be far off.
 _SHARE_SCALE, _SHARE_FREEDOM, _N_SHARES = 0.9, 2.0, 39
 _LARGEST_LOGIT = 5.5
@@ -54,7 +54,8 @@ _WRONG_ANSWER = 0.1
 # A share of unknown samples below this, or above one less this, is decided for as if it were none or all: the H-score
 # would reject many samples for the sake of a few.
 _SMALL_SHARE = 0.05
-# Two samples are of one region if 1 - cosine is small against this part of its median over the target.
+# Two samples are of one region if 1 - cosine is small against this part of its mean over the target; with two clusters
+# the median is that within a cluster.
 _REGION = 0.14
 _MOST_COMPARED = 400
 # More answers than these would make the process slow and say nothing new: people give so many by moving whole groups.
@@ -94,7 +95,7 @@ class TargetScores:
     def region(self) -> Tensor:
         """Return the distance, as 1 - cosine, over which answers have an effect; a float64 scalar."""
         distances = 1 - (self.representatives @ self.representatives.t()).double()
-        return (_REGION * distances.median()).clamp_min(1e-3)
+        return (_REGION * distances.mean()).clamp_min(1e-3)
 
     @cached_property
     def scale(self) -> ScoreScale:
@@ -109,7 +110,12 @@ class TargetScores:
     @cached_property
     def prior(self) -> Hypotheses:
         """Return the hypotheses before any answer."""
-        return Hypotheses.prior(self.z, self.rejected, has_few_classes=len(torch.unique(self.nearest)) <= _FEW_CLASSES)
+        return Hypotheses.prior(self.z, self.rejected, has_few_classes=self.has_few_classes)
+
+    @cached_property
+    def has_few_classes(self) -> bool:
+        """Return whether the target has so few nearest classes that the score says little."""
+        return len(torch.unique(self.nearest)) <= _FEW_CLASSES
 
 
 @dataclass(frozen=True)
@@ -178,7 +184,8 @@ class Hypotheses:
         deviations = torch.linspace(-2, 2, _N_SLOPES, dtype=torch.float64)
         flat = torch.tensor([_FLAT_SLOPE], dtype=torch.float64)
         slopes = torch.cat([flat, _SLOPE * (_SLOPE_DEVIATION * deviations).exp()])
-        of_slope = torch.cat([flat * 0 + _FLAT, (1 - _FLAT) * (-0.5 * deviations.square()).softmax(0)])
+        of_flat = _FLAT_OF_FEW if has_few_classes else _FLAT
+        of_slope = torch.cat([flat * 0 + of_flat, (1 - of_flat) * (-0.5 * deviations.square()).softmax(0)])
         logits = torch.linspace(-_LARGEST_LOGIT, _LARGEST_LOGIT, _N_SHARES, dtype=torch.float64)
         shares = torch.sigmoid(logits)
         by_rule = min(max(rejected, _LEAST_SHARE), _LARGEST_SHARE)
@@ -363,7 +370,9 @@ def fit_posterior(target: TargetScores, answers: Answers) -> RejectionPosterior:
         rows, known = rows[some], known[some]
         by_line = (hypotheses.known_probability(z[rows], target.odds[rows]) @ hypotheses.weight).clamp(0.02, 0.98)
         of_rows = target.features[rows], target.nearest[rows]
-        shift, gain = LocalShift.fit(*of_rows, torch.logit(by_line), known, target.region)
+        shift, gain = LocalShift.fit(
+            *of_rows, torch.logit(by_line), known, target.region, has_few_classes=target.has_few_classes
+        )
         hypotheses, moved = hypotheses.explained(gain), shift(target.features, target.nearest)
     probability = hypotheses.known_probability(z, target.odds, moved)
     threshold = _threshold_of_largest_h(probability, hypotheses)

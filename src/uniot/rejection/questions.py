@@ -15,8 +15,8 @@ from uniot.rejection.posterior import RejectionPosterior, TargetScores
 _PART_AT_ENDS, _PART_AT_LINE = 0.1, 0.05
 # Questions at the ends of the score, and questions that are spread over regions after them, with few classes two.
 _AT_ENDS, _SPREAD, _SPREAD_OF_FEW = 2, 1, 2
-# Samples within this part of the mean distance, as 1 - cosine, are of one region.
-_REGION = 0.14
+# From this question on the class counts too: the line is roughly known. These samples are compared then.
+_FIRST_ABOUT_CLASSES, _PART_ABOUT_CLASSES = 6, 0.1
 # With so few nearest classes, a whole class is often private although its scores are high.
 _FEW_CLASSES = 2
 
@@ -28,8 +28,8 @@ def questions(
 
     The first question is about the samples of lowest score and the second about those of highest score, which tell
     whether anything is private and whether anything is common. The third is about the largest region without an answer.
-    The others alternate between the probability of one half and the present threshold. Among the candidates, one in a
-    dense region without an answer is taken.
+    The others alternate between the probability of one half, from the seventh on the least certain label, and the
+    present threshold. Among the candidates, one in a dense region without an answer is taken.
 
     If the target has two nearest classes, one of them may be private as a whole, whatever its scores: there, the third
     and the fourth question are about samples whose score contradicts the answer about their class most, as soon as
@@ -46,13 +46,14 @@ def questions(
         known = posterior.known_probability(target.odds, target.nearest, target.features)
     free = torch.ones(len(known), dtype=torch.bool)
     free[torch.from_numpy(answers.rows)] = False
-    chosen, region = answers.rows.tolist(), _region(target)
+    chosen = answers.rows.tolist()
     n_asked = int(answers.moves_line.sum())
+    certainty = _label_certainty(posterior, target, known)
     for place in range(n_asked, n_asked + min(n, int(free.sum()))):
-        candidates = _candidates(place, known, posterior.threshold, target, answers, free)
-        value = nearness(target.features[candidates], target.representatives, region).mean(dim=1)
+        candidates = _candidates(place, known, certainty, posterior.threshold, target, answers, free)
+        value = nearness(target.features[candidates], target.representatives, target.region).mean(dim=1)
         if chosen:
-            nearest = nearness(target.features[candidates], target.features[chosen], region).amax(dim=1)
+            nearest = nearness(target.features[candidates], target.features[chosen], target.region).amax(dim=1)
             value = value * (1 - nearest)
         best = int(candidates[int(value.argmax())])
         free[best] = False
@@ -60,18 +61,24 @@ def questions(
     return torch.tensor(chosen[len(answers) :], dtype=torch.long)
 
 
-def _region(target: TargetScores) -> Tensor:
-    """Return the distance, as 1 - cosine, over which questions are spread; a float64 scalar.
-
-    By the mean distance: with two clusters the median is that within a cluster, and one of them would be asked about
-    again and again.
-    """
-    distances = 1 - (target.representatives @ target.representatives.t()).double()
-    return (_REGION * distances.mean()).clamp_min(1e-3)
+def _label_certainty(posterior: RejectionPosterior, target: TargetScores, known: Tensor) -> Tensor:
+    """Return the probability of the present label of each sample, a class or unknown, (n_samples,), float64."""
+    of_class = torch.ones_like(known)
+    if target.class_log_odds is not None:
+        log_odds, shift = target.class_log_odds.double(), posterior.class_shift
+        moved = log_odds if shift is None else shift(log_odds, target.features)
+        of_class = moved.softmax(dim=1).max(dim=1).values
+    return torch.where(known >= posterior.threshold, known * of_class, 1 - known)
 
 
 def _candidates(
-    place: int, known: Tensor, threshold: float, target: TargetScores, answers: Answers, free: Tensor
+    place: int,
+    known: Tensor,
+    certainty: Tensor,
+    threshold: float,
+    target: TargetScores,
+    answers: Answers,
+    free: Tensor,
 ) -> Tensor:
     """Return the free rows that the question at a place may be about, (n_candidates,)."""
     rows, part = torch.nonzero(free).flatten(), _PART_AT_LINE
@@ -83,6 +90,8 @@ def _candidates(
         if not has_few_classes or len(np.unique(said.classes == UNKNOWN)) < 2:
             return rows
         distance, part = -_contradiction(rows, target, said), _PART_AT_ENDS
+    elif place % 2 == 0 and place >= _FIRST_ABOUT_CLASSES:
+        distance, part = certainty[rows], _PART_ABOUT_CLASSES
     elif place % 2 == 0:
         distance = (known[rows] - 0.5).abs()
     else:
