@@ -11,17 +11,26 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from uniot.cli.options import check_writable
+from uniot.cli.page import (
+    LOCALHOST,
+    PACKAGES,
+    AllowNetwork,
+    OpenBrowser,
+    PageHost,
+    PageOptions,
+    PagePort,
+    serve_page,
+)
 from uniot.cli.screen import print_line, show_next, working
 from uniot.errors import DataError, SettingsError
 from uniot.io.text import command, counted, plural, quoted
 
 if TYPE_CHECKING:
-    from uniot.labelling.session import LabellingSession, Question
+    from uniot.labelling.questions import Question
+    from uniot.labelling.session import LabellingSession
     from uniot.runs import Run
     from uniot.runs.pictures import Pictures
 
-# An answer that is expected to move less than this part of the target is not worth asking for.
-_HARDLY = 0.01
 _MOST_CLASSES_LISTED = 40
 
 
@@ -34,14 +43,25 @@ def ask(
     forget: Annotated[
         bool, typer.Option("--forget", help="Withdraw all answers; the run decides by its own rule again.")
     ] = False,
+    in_terminal: Annotated[
+        bool, typer.Option("--terminal", help="Ask in the terminal, and not on a page in your browser.")
+    ] = False,
+    open_browser: OpenBrowser = False,
+    port: PagePort = 0,
+    host: PageHost = LOCALHOST,
+    allow_network: AllowNetwork = False,
 ) -> None:
     """Ask you about single images: is this one of your classes? Every answer improves the line to the unknown.
 
-    Keys, each with Enter: y for the nearest class, c for another class, n for none of them, s if you cannot tell, u to
-    undo, q to stop. Every answer is saved at once, and used by `uniot predict`, `report`, `evaluate`, `export` and
-    predictions.csv.
+    The questions are on the page of `uniot label`, in your browser. With --terminal, if the run has no images, or if
+    the answers come from a pipe, they are asked in the terminal; an option of the page, such as --open, opens it for
+    any run.
 
-    Example: `uniot ask run/`
+    Keys, in the terminal each with Enter: y for the nearest class, c for another class, n for none of them, s if you
+    cannot tell, u to undo; in the terminal, q to stop. Every answer is saved at once, and used by `uniot predict`,
+    `report`, `evaluate`, `export` and predictions.csv.
+
+    Example: `uniot ask run/ --open`
 
     In a spreadsheet: `uniot ask run/ --questions 10 --out questions.csv`, then `uniot tell run/ questions.csv`
     """
@@ -49,8 +69,16 @@ def ask(
         raise SettingsError("--questions and --out belong together: uniot ask run/ --questions 10 --out questions.csv")
     if forget and questions is not None:
         raise SettingsError("--forget withdraws answers, and --questions asks for new ones. Give only one of them.")
+    page = PageOptions(open_browser, port, host, allow_network)
+    if page and (in_terminal or forget or questions is not None):
+        other = "--terminal" if in_terminal else "--forget" if forget else "--questions"
+        raise SettingsError(f"--open, --port, --host and --allow-network are for the page, and {other} opens none.")
     if out is not None:
         check_writable(out, (".csv",))
+    if not (in_terminal or forget or questions is not None) and (page or _can_show_page(run)):
+        _check_not_written(run)
+        serve_page(run, page, command("ask", run), "questions")
+        return
     with _session(run) as (opened, session):
         if forget:
             _forget(session)
@@ -91,6 +119,25 @@ def tell(
     show_next({command("report", run): "a page to look at", command("ask", run): "more questions"})
 
 
+def _can_show_page(run: Path) -> bool:
+    """Return whether the questions are asked on the page: a person is at the terminal, and there are images."""
+    from importlib.util import find_spec
+
+    from uniot.runs.pictures import Pictures
+
+    if not (sys.stdin.isatty() and sys.stdout.isatty()) or not all(map(find_spec, PACKAGES)):
+        return False
+    return Pictures.open(run) is not None
+
+
+def _check_not_written(run: Path) -> None:
+    """Raise RunFolderError if another process writes the run, such as `uniot adapt`."""
+    from uniot.runs import Run
+
+    with Run.writer(run):
+        pass
+
+
 @contextmanager
 def _session(run: Path) -> Iterator[tuple[Run, LabellingSession]]:
     """Open the answers of a run; afterwards its tables are up to date."""
@@ -103,8 +150,7 @@ def _session(run: Path) -> Iterator[tuple[Run, LabellingSession]]:
 
         opened = Run.open(run)
         opened.require_target("to ask about")
-        with Run.writer(run):
-            pass  # another process that writes the run, such as `uniot adapt`, is reported now
+        _check_not_written(run)
         target = Target.of_run(opened)
     with label_lock(run), closing(LabelStore(opened.files.annotations, target.digest)) as store:
         session = LabellingSession(target, store)
@@ -242,19 +288,10 @@ def _undo(session: LabellingSession, n_answered: int) -> int:
 
 
 def _show_share(session: LabellingSession) -> None:
-    found = session.estimate()
-    print_line(share_line(found.unknown, found.interval))
-
-
-def share_line(unknown: float, interval: tuple[float, float] | None) -> str:
-    """Return the share of unknown samples and its interval, as a sentence; without one, a preference decides."""
-    if interval is None:
-        return f"Unknown: {100 * unknown:.0f} %, by the preference of the run."
-    low, high = (round(100 * bound) for bound in interval)
-    return f"Unknown: {100 * unknown:.0f} %, between {low} and {high} %."
+    print_line(session.estimate().sentence)
 
 
 def _show_whether_settled(session: LabellingSession) -> None:
     following = session.questions()
-    if following and session.model().expected_change(following[0].row) < _HARDLY:
+    if following and session.is_settled(following[0]):
         print_line("More answers will hardly change this; q stops.")

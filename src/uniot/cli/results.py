@@ -12,7 +12,6 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from uniot.cli.ask import share_line
 from uniot.cli.screen import (
     console,
     print_line,
@@ -24,7 +23,7 @@ from uniot.cli.screen import (
     verdict,
 )
 from uniot.errors import DataError
-from uniot.io.text import command, counted, plural, quoted
+from uniot.io.text import command, counted, plural, quoted, share_sentence
 
 if TYPE_CHECKING:
     import numpy as np
@@ -88,7 +87,7 @@ def show_result(
         screen.print(preference)
     interval = model.shown_share_interval
     if interval is not None:
-        screen.print(share_line(float((~model.target.known).mean()), interval))
+        screen.print(share_sentence(float((~model.target.known).mean()), interval))
         if interval[1] - interval[0] > _WIDE:
             # Not wrapped: a command in two lines could not be pasted.
             print_line(f"Ten answers settle this: {command('ask', out)}")

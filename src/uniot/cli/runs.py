@@ -9,10 +9,19 @@ from typing import Annotated
 import typer
 
 from uniot.cli.options import Preferred, PrivatePrior, check_folder, check_writable
+from uniot.cli.page import (
+    LOCALHOST,
+    AllowNetwork,
+    OpenBrowser,
+    PageHost,
+    PageOptions,
+    PagePort,
+    after_naming,
+    serve_page,
+)
 from uniot.cli.screen import console, print_line, working
-from uniot.errors import SettingsError, import_optional
+from uniot.errors import SettingsError
 from uniot.io.text import command, counted, plural, quoted
-from uniot.runs.files import RunFiles
 
 
 def report(
@@ -70,7 +79,7 @@ class ExportFormat(Enum):
 
 def label(
     run: Annotated[Path, typer.Argument(help="Folder of a finished run.")],
-    open_browser: Annotated[bool, typer.Option("--open", help="Open the page in your browser.")] = False,
+    open_browser: OpenBrowser = False,
     export: Annotated[
         Path | None,
         typer.Option("--export", help="Do not open the page; write the labels to this file (for fiftyone: folder)."),
@@ -83,15 +92,13 @@ def label(
         Path | None,
         typer.Option("--import", help="Do not open the page; read labels from a .csv or .jsonl with path and label."),
     ] = None,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the page; 0 chooses a free one.")] = 0,
-    host: Annotated[
-        str, typer.Option(help="Network address of the page. The default can be reached from this computer only.")
-    ] = ("127.0.0.1"),
-    allow_network: Annotated[
-        bool, typer.Option("--allow-network", help="With --host: let other computers reach the page.")
-    ] = False,
+    port: PagePort = 0,
+    host: PageHost = LOCALHOST,
+    allow_network: AllowNetwork = False,
 ) -> None:
     """Name the groups of unknown images on a page in your browser, and correct labels.
+
+    As long as the run has no answers, the page begins with the questions of `uniot ask`; the groups are beside them.
 
     Groups can be merged and split, images moved or discarded, and every action undone. All is saved at once, and
     `uniot report`, `uniot predict`, predictions.csv and `uniot adapt --continue` use it.
@@ -111,43 +118,10 @@ def label(
             from uniot.labelling.publishing import export_run
 
             exported = export_run(run, export, None if kind is None else kind.value)
-            following = _after_naming(run) if len(exported) else command("label", run)
+            following = after_naming(run) if len(exported) else command("label", run)
             print_line(f"{exported.sentence()} Next: {following}")
         return
-    for package in ("fastapi", "jinja2", "uvicorn"):
-        import_optional(package, "report", "the labelling page")
-    from uniot.labelling import read_names
-    from uniot.labelling.server import serve
-
-    def on_ready(address: str) -> None:
-        if allow_network:
-            print_line(
-                "Warning: other computers can reach this page, and the connection is not encrypted. Whoever has the "
-                "address can see every picture and change every label.",
-                err=True,
-            )
-        print_line(f"Label here: {address}")
-        print_line("Every action is saved at once. Ctrl-C ends the page.", err=True)
-        if open_browser:
-            import webbrowser
-
-            webbrowser.open(address)
-
-    serve(run, host=host, port=port, allow_network=allow_network, on_ready=on_ready)
-    files = RunFiles(run)
-    if files.labels.is_file() and read_names(files.labels).names:
-        ended = f"every label is in {quoted(files.annotations)}. Next: {_after_naming(run)}"
-    else:
-        ended = f"nothing was named yet. Next: {command('label', run)}"
-    print_line("", err=True)
-    print_line(f"Ended; {ended}", err=True)
-
-
-def _after_naming(run: Path) -> str:
-    from uniot.runs import Run
-
-    # Without labelled samples, names cannot become classes.
-    return command("adapt", "--continue", run) if Run.has_source(run) else command("report", run)
+    serve_page(run, PageOptions(open_browser, port, host, allow_network), command("label", run))
 
 
 def export(

@@ -37,6 +37,14 @@ def counted(number: int, one: str, many: str | None = None) -> str:
     return f"{number:,} {plural(number, one, many)}"
 
 
+def share_sentence(unknown: float, interval: tuple[float, float] | None) -> str:
+    """Return the share of unknown samples and its interval, as a sentence; without one, a preference decides."""
+    if interval is None:
+        return f"Unknown: {100 * unknown:.0f} %, by the preference of the run."
+    low, high = (round(100 * bound) for bound in interval)
+    return f"Unknown: {100 * unknown:.0f} %, between {low} and {high} %."
+
+
 def listed(names: Collection[object], most: int = 12) -> str:
     """Return the first `most` names separated by commas, followed by the number of the others.
 

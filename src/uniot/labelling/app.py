@@ -42,11 +42,19 @@ class GalleryRequest(Request):
 
 
 class ActionRequest(Request):
-    """Requests an action, with the number of the last action that the page shows, and the gallery page to return."""
+    """Requests an action.
+
+    Attributes:
+        seen: number of the last action that the page shows.
+        action: to carry out.
+        view: page of the gallery to return.
+        questions: whether to return the next question.
+    """
 
     seen: Number
     action: Action
     view: GalleryRequest | None = None
+    questions: bool = False
 
 
 class ExportRequest(Request):
@@ -89,10 +97,12 @@ def _add_page(app: FastAPI, session: LabellingSession, has_pictures: bool) -> No
     templates = Environment(loader=FileSystemLoader(_FOLDER / "templates"), autoescape=True, undefined=StrictUndefined)
     page = templates.get_template("page.html")
     modules = sorted(name for name in static if name.endswith(".js"))
+    can_ask = session.target.model is not None
     about = {
         "run": as_utf8(session.target.run.resolve().name),
         "unknown": session.target.unknown,
         "pictures": has_pictures,
+        "asks": can_ask,
         # Browsers cache pictures; the version gives those of another run other addresses.
         "version": session.target.digest[:12],
         "max_name_length": MAX_NAME_LENGTH,
@@ -102,7 +112,11 @@ def _add_page(app: FastAPI, session: LabellingSession, has_pictures: bool) -> No
 
     @app.get("/")
     def show_page() -> Response:
-        return HTMLResponse(page.render(about=about, state=session.overview(), modules=modules))
+        # Without an answer the share of unknown samples is a guess of the rule: the questions come first.
+        opens_at = "questions" if can_ask and not session.has_answers else "groups"
+        return HTMLResponse(
+            page.render(about=about | {"opens_at": opens_at}, state=session.overview(), modules=modules)
+        )
 
     @app.get("/static/{name}")
     async def show_static(name: str) -> Response:
@@ -117,6 +131,14 @@ def _add_page(app: FastAPI, session: LabellingSession, has_pictures: bool) -> No
     @app.get("/queue")
     def show_queue(count: Annotated[int, Query(ge=1, le=MAX_QUEUE_LENGTH)] = MAX_QUEUE_LENGTH) -> Response:
         return JSONResponse(session.queue(count))
+
+    @app.get("/questions")
+    def show_question() -> Response:
+        return JSONResponse(session.question_view())
+
+    @app.get("/questions/following")
+    def show_following(row: Annotated[int, Query(ge=0, le=1 << 31)]) -> Response:
+        return JSONResponse({"rows": session.following_rows(row)})
 
     @app.get("/gallery")
     def show_gallery(view: Annotated[GalleryRequest, Query()]) -> Response:
@@ -149,6 +171,8 @@ def _add_actions(app: FastAPI, session: LabellingSession) -> None:
         with session.locked():
             outcome = session.act(request.action, request.seen)
             answer = {"message": outcome.message, "state": session.overview()}
+            if request.questions:
+                answer["questions"] = session.question_view()
             # With the gallery in the same response the page waits for one request instead of two.
             if request.view is not None:
                 category = session.category_to_show(request.view.category, outcome.show)

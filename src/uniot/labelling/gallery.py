@@ -73,6 +73,19 @@ class GalleryOrder:
             rows = rows[np.argsort(-cosines, kind="stable")]
         return rows if order == "typical" else rows[::-1]
 
+    def class_members(self, index: int, count: int, leave_out: int) -> list[int]:
+        """Return up to `count` samples of a source class: those that a person placed there first, then typical ones.
+
+        Args:
+            index: of the class.
+            count: number of samples.
+            leave_out: a row that is not returned.
+        """
+        rows = self._state.members(class_place(index))
+        rows = rows[rows != leave_out]
+        cosines = self._target.features[rows] @ self._target.prototypes[index]
+        return [int(row) for row in rows[np.lexsort((-cosines, ~self._state.by_hand[rows]))][:count]]
+
     def similar(self, category: int) -> list[tuple[int, float]]:
         """Return every other group and class with its cosine to a group or class, the most similar first."""
         groups = [group for group in self._state.sizes() if is_group(group)]

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from threading import RLock
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from uniot.discovery.annotations import DISCARDED, as_text, class_index, class_place, is_class, is_group
 from uniot.discovery.class_count import why_ungrouped
 from uniot.errors import DataError, RunFolderError, UniotError
@@ -18,7 +16,9 @@ from uniot.labelling.actions import Edit, Effect, EffectBuilder, Redo, Undo
 from uniot.labelling.decisions import ModelDecisions
 from uniot.labelling.formats import Exported, Format, export_labels, parse_labels
 from uniot.labelling.gallery import GalleryOrder, LabelPropagation, Order
+from uniot.labelling.questions import HARDLY, N_NEAREST, Belief, Question, ShareEstimate
 from uniot.labelling.state import Change
+from uniot.rejection.answers import CANNOT_TELL, UNKNOWN
 
 if TYPE_CHECKING:
     from uniot.labelling.store import LabelStore
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from uniot.training.model import AdaptedModel
 
 PAGE_SIZE = 60
-N_NEAREST = 3
+N_EXEMPLARS = 3
 
 
 class ConflictError(UniotError):
@@ -58,40 +58,6 @@ class Outcome:
 
     message: str
     show: int | None = None
-
-
-@dataclass(frozen=True)
-class Question:
-    """A question to a person: is this sample of one of the classes?
-
-    Attributes:
-        row: row of the target.
-        name: name of the sample, as in predictions.csv.
-        believed: the present label, a source class or the label of unknown samples.
-        known_score: score of being known, from 0 to 1, one half at the threshold.
-        nearest: names of the nearest classes, the nearest first, each with the cosine of the sample to it.
-    """
-
-    row: int
-    name: str
-    believed: str
-    known_score: float
-    nearest: tuple[tuple[str, float], ...]
-
-
-@dataclass(frozen=True)
-class ShareEstimate:
-    """The share of unknown samples in the target.
-
-    Attributes:
-        unknown: share that is called unknown at present.
-        interval: contains the true share with a probability of nine tenths; None if a preference decides.
-        n_answers: samples that people have said something about, "cannot tell" included.
-    """
-
-    unknown: float
-    interval: tuple[float, float] | None
-    n_answers: int
 
 
 class LabellingSession:
@@ -144,6 +110,11 @@ class LabellingSession:
     def to_redo(self) -> Step | None:
         """Return the action that a redo would do again."""
         return self._undone[-1] if self._undone else None
+
+    @property
+    def has_answers(self) -> bool:
+        """Return whether a person has said something about a single sample."""
+        return bool((self.state.by_hand | self.state.cannot_tell).any())
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -202,7 +173,7 @@ class LabellingSession:
         """Return the questions whose answers say most, the most important first; fewer if fewer samples are left."""
         with self._lock:
             model = self.model()
-            return [self._question(model, row) for row in model.ask(n).tolist()]
+            return [Question.of(row, self.target, self.state, model) for row in model.ask(n).tolist()]
 
     def estimate(self) -> ShareEstimate:
         """Return the share of unknown samples and its interval."""
@@ -212,16 +183,40 @@ class LabellingSession:
             unknown = float((annotations.place >= DISCARDED).mean())
             return ShareEstimate(unknown, interval, int((~annotations.answers.inferred).sum()))
 
-    def _question(self, model: AdaptedModel, row: int) -> Question:
-        target, place = self.target, int(self.state.category[row])
-        cosines = target.prototypes @ target.features[row]
-        # The nearest class is the method's, which may compare otherwise.
-        cosines[target.nearest[row]] += 4
-        order = np.argsort(-cosines, kind="stable")[:N_NEAREST].tolist()
-        cosines[target.nearest[row]] -= 4
-        believed = target.classes[class_index(place)] if is_class(place) else target.unknown
-        nearest = tuple((target.classes[index], float(cosines[index])) for index in order)
-        return Question(row, target.names[row], believed, float(model.target.known_score[row]), nearest)
+    def is_settled(self, following: Question | None) -> bool:
+        """Return whether an answer to the next question is expected to change hardly anything.
+
+        Args:
+            following: the next question; None if every sample has an answer.
+        """
+        with self._lock:
+            return following is None or self.model().expected_change(following.row) < HARDLY
+
+    def question_view(self) -> dict[str, Any]:
+        """Return the next question, the share of unknown samples and whether it is settled, as JSON values."""
+        with self._lock:
+            following, share = next(iter(self.questions()), None), self.estimate()
+            return {
+                "revision": self.revision,
+                "question": None if following is None else self._describe_question(following),
+                "unknown": round(share.unknown, 4),
+                "interval": None if share.interval is None else [round(bound, 4) for bound in share.interval],
+                "share": share.sentence,
+                "answers": share.n_answers,
+                # Before the first answer, nothing but the rule of the method says so.
+                "settled": share.n_answers > 0 and self.is_settled(following),
+            }
+
+    def following_rows(self, row: int) -> list[int]:
+        """Return the rows that the next question may be about after the usual answers about a row: pictures to load."""
+        with self._lock:
+            model = self.model()
+        if row >= len(self.target.names):
+            raise DataError(f"there is no image {row}: this run has {len(self.target.names)}. Reload the page.")
+        # Without the lock: an answer that comes meanwhile does not wait.
+        said = (int(model.target.nearest[row]), UNKNOWN, CANNOT_TELL)
+        after = (model.with_answers(model.answers.told([row], [answer])) for answer in said)
+        return list(dict.fromkeys(other for one in after for other in one.ask(1).tolist()))
 
     def export(self, kind: Format = "csv") -> Exported:
         """Write the labels into the run folder in one of the formats; return the path and counts."""
@@ -300,8 +295,11 @@ class LabellingSession:
     def queue(self, count: int) -> dict[str, Any]:
         """Return up to `count` samples to label next, with how many others each is expected to settle."""
         with self._lock:
+            model = None if self.target.model is None else self.model()
             samples = [
-                self._describe_sample(one.row) | {"settles": round(one.settles)}
+                self._describe_sample(one.row)
+                | {"settles": round(one.settles)}
+                | {"now": _describe_belief(Belief.of(one.row, self.target, self.state, model))}
                 for one in self.propagation.next_to_label(count)
             ]
             return {"revision": self.revision, "samples": samples}
@@ -365,6 +363,26 @@ class LabellingSession:
             "ungrouped": f"{plural(size, 'It', 'They')} {reason}." if ungrouped else "",
         }
 
+    def _describe_question(self, question: Question) -> dict[str, Any]:
+        nearest = []
+        for index, (name, cosine) in zip(question.classes[:N_NEAREST], question.nearest, strict=True):
+            rows = self.order.class_members(index, N_EXEMPLARS, question.row)
+            nearest.append(
+                {
+                    "name": name,
+                    "cosine": round(cosine, 3),
+                    "source": self.target.class_exemplars(index, N_EXEMPLARS),
+                    "target": [{"row": row, "name": self.target.names[row]} for row in rows],
+                }
+            )
+        return {
+            "row": question.row,
+            "name": question.name,
+            "now": _describe_belief(question.belief),
+            "nearest": nearest,
+            "classes": [as_text(class_place(index)) for index in question.classes],
+        }
+
     def _describe_sample(self, row: int) -> dict[str, Any]:
         target, start = self.target, int(self.target.start[row])
         return {
@@ -380,6 +398,11 @@ class LabellingSession:
 
 def _describe_step(step: Step | None) -> dict[str, Any] | None:
     return None if step is None else {"of": step.id, "text": step.text}
+
+
+def _describe_belief(belief: Belief) -> dict[str, Any]:
+    confidence = None if belief.confidence is None else round(belief.confidence, 3)
+    return {"label": belief.label, "confidence": confidence, "group": belief.group}
 
 
 def _capitalised(text: str) -> str:

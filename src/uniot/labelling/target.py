@@ -105,6 +105,24 @@ class Target:
             model=model,
         )
 
+    def class_exemplars(self, index: int, count: int) -> list[int]:
+        """Return up to `count` source samples of a class: a typical one, then typical ones that differ from it.
+
+        Returns:
+            Rows of the source; none if the run does not have it.
+        """
+        source = None if self.model is None else self.model.source
+        rows = np.zeros(0, dtype=np.int64) if source is None else np.flatnonzero(source.classes == index)
+        if source is None or not len(rows) or source.rows[rows].min() < 0:
+            return [face for face in self.class_faces[index : index + 1].tolist() if face >= 0]
+        order = np.argsort(-(source.features[rows] @ self.prototypes[index]), kind="stable")
+        # The more typical half, so that an outlier or a wrong label is no exemplar.
+        typical = rows[order][: max(count, -(-len(rows) // 2))]
+        chosen, cosines = [0], source.features[typical] @ source.features[typical].T
+        while len(chosen) < min(count, len(typical)):
+            chosen.append(int(np.argmin(cosines[chosen].max(axis=0))))
+        return [int(row) for row in source.rows[typical[chosen]]]
+
     def initial_state(self) -> AnnotationState:
         """Return the state before any action."""
         return AnnotationState.initial(self.start, self.given, self.n_groups)

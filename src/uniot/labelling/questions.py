@@ -1,0 +1,106 @@
+"""Describe questions to a person: is this sample of one of the classes, and what do the answers settle?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from uniot.discovery.annotations import class_index, is_class
+from uniot.io.text import share_sentence
+
+if TYPE_CHECKING:
+    from uniot.labelling.state import AnnotationState
+    from uniot.labelling.target import Target
+    from uniot.training.model import AdaptedModel
+
+# An answer that is expected to move less than this part of the target is not worth asking for.
+HARDLY = 0.01
+N_NEAREST = 3
+
+
+@dataclass(frozen=True)
+class Belief:
+    """What a run believes about a sample now.
+
+    Attributes:
+        label: a source class or the label of unknown samples.
+        confidence: probability of that label; None if a person or a name decided otherwise than the model.
+        group: name of the new class that the sample is in, or the number of its group; empty for a source class.
+    """
+
+    label: str
+    confidence: float | None
+    group: str
+
+    @classmethod
+    def of(cls, row: int, target: Target, state: AnnotationState, model: AdaptedModel | None) -> Belief:
+        """Return the belief about a row of the target; without a model, the confidence is that of the run."""
+        place = int(state.category[row])
+        known = is_class(place)
+        decided = is_class(int(target.start[row])) if model is None else bool(model.target.known[row])
+        confidence = target.confidence[row] if model is None else model.target.confidence[row]
+        return cls(
+            label=target.classes[class_index(place)] if known else target.unknown,
+            confidence=float(confidence) if known == decided else None,
+            group="" if known else state.names.get(place) or target.group_title(place),
+        )
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question to a person: is this sample of one of the classes?
+
+    Attributes:
+        row: row of the target.
+        name: name of the sample, as in predictions.csv.
+        belief: what the run believes now.
+        known_score: score of being known, from 0 to 1, one half at the threshold.
+        classes: indices of all classes, the nearest first.
+        nearest: names of the nearest classes, the nearest first, each with the cosine of the sample to it.
+    """
+
+    row: int
+    name: str
+    belief: Belief
+    known_score: float
+    classes: tuple[int, ...]
+    nearest: tuple[tuple[str, float], ...]
+
+    @property
+    def believed(self) -> str:
+        """Return the present label, a source class or the label of unknown samples."""
+        return self.belief.label
+
+    @classmethod
+    def of(cls, row: int, target: Target, state: AnnotationState, model: AdaptedModel) -> Question:
+        """Return the question about a row of the target."""
+        cosines = target.prototypes @ target.features[row]
+        # The nearest class is the method's, which may compare otherwise.
+        first = int(model.target.nearest[row])
+        others = np.argsort(-cosines, kind="stable")
+        classes = (first, *others[others != first].tolist())
+        nearest = tuple((target.classes[index], float(cosines[index])) for index in classes[:N_NEAREST])
+        belief = Belief.of(row, target, state, model)
+        return cls(row, target.names[row], belief, float(model.target.known_score[row]), classes, nearest)
+
+
+@dataclass(frozen=True)
+class ShareEstimate:
+    """The share of unknown samples in the target.
+
+    Attributes:
+        unknown: share that is called unknown at present.
+        interval: contains the true share with a probability of nine tenths; None if a preference decides.
+        n_answers: samples that people have said something about, "cannot tell" included.
+    """
+
+    unknown: float
+    interval: tuple[float, float] | None
+    n_answers: int
+
+    @property
+    def sentence(self) -> str:
+        """Return the share and its interval as a sentence."""
+        return share_sentence(self.unknown, self.interval)
