@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from uniot.discovery.annotations import class_index, is_class
+from uniot.discovery.annotations import class_index, is_class, is_group
 from uniot.io.text import share_sentence
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ class Belief:
     Attributes:
         label: a source class or the label of unknown samples.
         confidence: probability of that label; None if a person or a name decided otherwise than the model.
-        group: name of the new class that the sample is in, or the number of its group; empty for a source class.
+        group: number and name of its group; empty for a source class and if it is in no group.
     """
 
     label: str
@@ -44,8 +44,15 @@ class Belief:
         return cls(
             label=target.classes[class_index(place)] if known else target.unknown,
             confidence=float(confidence) if known == decided else None,
-            group="" if known else state.names.get(place) or target.group_title(place),
+            group=_group_text(place, target, state),
         )
+
+
+def _group_text(place: int, target: Target, state: AnnotationState) -> str:
+    if not is_group(place) or (target.is_ungrouped(place) and place not in state.names):
+        return ""
+    name = state.names.get(place)
+    return f"group {place} “{name}”" if name else f"group {place}"
 
 
 @dataclass(frozen=True)

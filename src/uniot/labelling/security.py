@@ -118,21 +118,23 @@ class SecurityMiddleware:
     def _rejection(self, scope: Scope) -> Response | None:
         headers = Headers(scope=scope)
         if len(headers.getlist("host")) != 1 or not self._access.is_valid_host(headers.get("host")):
-            return _forbidden("This is not an address of the labelling page. Open the one that `uniot label` printed.")
+            return _forbidden(
+                "This is not an address of the labelling page. Open the one that `uniot label` or `uniot ask` printed."
+            )
         given = _token_in_address(scope)
         if given is None:
             given = Request(scope).cookies.get(self._access.cookie)
         if not self._access.is_valid_token(given):
             return _forbidden(
-                "This page needs the token at the end of the address that `uniot label` printed. Open that address; "
-                "each start of `uniot label` prints a new one."
+                "This page needs the token at the end of the address that `uniot label` or `uniot ask` printed. Open that "
+                "address; each start prints a new one."
             )
         if scope["path"] != "/" and headers.get("sec-fetch-site", "none") not in ("same-origin", "none"):
-            return _forbidden("Another website requested this page. Open the address that `uniot label` printed.")
+            return _forbidden("Another website requested this page. Open the address that the command printed.")
         if scope["method"] in ("GET", "HEAD"):
             return None
         if not _is_same_origin(headers):
-            return _forbidden("Only the labelling page itself can change labels. Open the address of `uniot label`.")
+            return _forbidden("Only the labelling page itself can change labels. Open the address that the command printed.")
         if headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
             return PlainTextResponse("Send the request as JSON (Content-Type: application/json).", 415)
         return None

@@ -42,3 +42,7 @@ export function setSource(image, source) {
 }
 
 export const count = (number, word) => `${number} ${word}${number === 1 ? "" : "s"}`;
+
+/** Text with places where a line may break: after the signs that join the words of a name. */
+export const breakable = (text) =>
+  text.split(/(?<=[_/.-])/).flatMap((part, index) => (index ? [document.createElement("wbr"), part] : [part]));

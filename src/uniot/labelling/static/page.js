@@ -9,9 +9,10 @@ import { makeNextSteps } from "./next_steps.js";
 import { Gallery } from "./gallery.js";
 import { listenToShortcuts } from "./shortcuts.js";
 import { choose } from "./picker.js";
+import { makeQuestions } from "./questions.js";
 import { makeQueue } from "./queue.js";
 import { remember } from "./preferences.js";
-import { Problem, act, readGallery, readState, sendImport, writeExport } from "./server.js";
+import { Problem, act, readGallery, readQuestions, readState, sendImport, writeExport } from "./server.js";
 import { say, showHeading, showNameNote, showPager, showCategories, showProgress, showSelection, showSimilar } from "./render.js";
 
 const gallery = new Gallery(byId("gallery"), {
@@ -38,13 +39,34 @@ function enqueue(work) {
   return queue;
 }
 
+const isAsking = () => current.mode === "questions";
 const wanted = () => ({ category: current.category, page: current.page, order: byId("order").value });
 
 async function show() {
+  if (isAsking()) return showQuestions(await readQuestions());
   if (!exists(current.category)) [current.category, current.page] = [allCategories()[0], 0];
   const view = await readGallery(wanted());
   if (view.revision !== current.state.revision) current.state = await readState();
   showView(view);
+}
+
+async function showQuestions(view) {
+  if (view.revision !== current.state.revision) current.state = await readState();
+  history.replaceState(null, "", "#questions");
+  showMode();
+  showProgress();
+  showCategories(go);
+  questions.show(view);
+}
+
+/** Shows the questions or the groups, and which of the two in the header. */
+function showMode() {
+  byId("questions").hidden = !isAsking();
+  for (const id of ["group-view", "show-sidebar", "progress-area"]) byId(id).hidden = isAsking();
+  for (const [id, isHere] of [["show-questions", isAsking()], ["show-groups", !isAsking()]]) {
+    if (isHere) byId(id).setAttribute("aria-current", "page");
+    else byId(id).removeAttribute("aria-current");
+  }
 }
 
 function showView(view) {
@@ -52,6 +74,7 @@ function showView(view) {
   current.view = view;
   [current.category, current.page] = [view.category, view.page];
   history.replaceState(null, "", `#${current.category}${current.page ? `:${current.page + 1}` : ""}`);
+  showMode();
   showProgress();
   showCategories(go);
   showHeading();
@@ -63,10 +86,11 @@ function showView(view) {
 
 function go(category, page = 0) {
   return enqueue(async () => {
-    if (category !== current.category) {
+    if (category !== current.category || isAsking()) {
       gallery.selected.clear();
       history.pushState(null, "", `#${category}`);
     }
+    current.mode = "groups";
     [current.category, current.page] = [category, page];
     gallery.current = 0;
     await show();
@@ -75,10 +99,22 @@ function go(category, page = 0) {
   });
 }
 
+function goToQuestions() {
+  return enqueue(async () => {
+    if (!isAsking()) history.pushState(null, "", "#questions");
+    current.mode = "questions";
+    await show();
+    window.scrollTo({ top: 0 });
+  });
+}
+
+const goToGroups = () => go(exists(current.category) ? current.category : allCategories()[0], current.page);
+
 async function actAndShow(action) {
-  const answer = await act(current.state.revision, action, wanted());
+  const answer = await act(current.state.revision, action, isAsking() ? null : wanted());
   current.state = answer.state;
-  showView(answer.view);
+  if (isAsking()) await showQuestions(answer.questions);
+  else showView(answer.view);
   say(current.state.problem || answer.message, current.state.problem !== "");
 }
 
@@ -113,6 +149,7 @@ const importText = (text) =>
     return answer.message;
   });
 const finish = makeNextSteps({ exportAs, importText });
+const questions = makeQuestions({ tell: (row, answer) => perform({ kind: "answer", row, answer }) });
 const openQueue = makeQueue({
   label: (row, label) => perform({ kind: "label", row, label }),
   discard: (row) => perform({ kind: "move", rows: [row], to: "discarded" }),
@@ -182,6 +219,8 @@ function openSidebar(open) {
 }
 
 function readAddress() {
+  const isFirst = location.hash === "" && about.opens_at === "questions";
+  current.mode = about.asks && (isFirst || location.hash === "#questions") ? "questions" : "groups";
   const found = /^#((?:group|class)-\d+|discarded)(?::(\d+))?$/.exec(location.hash);
   const page = Math.max(0, Number(found?.[2] ?? 1) - 1);
   [current.category, current.page] = found && exists(found[1]) ? [found[1], page] : [allCategories()[0], 0];
@@ -196,6 +235,8 @@ const controls = {
   "show-queue": openQueue,
   "show-finish": finish,
   "show-help": () => byId("help").showModal(),
+  "settled-groups": goToGroups,
+  "settled-finish": finish,
   "next-unnamed": goToUnnamed,
   merge: () => { gallery.clear(); send(false); },
   "group-class": () => { gallery.clear(); send(true); },
@@ -215,10 +256,16 @@ const controls = {
 };
 for (const [id, work] of Object.entries(controls)) byId(id).addEventListener("click", work);
 
-document.querySelector(".skip").addEventListener("click", (event) => {
-  event.preventDefault();
-  gallery.focus();
-});
+for (const [link, work] of [
+  [document.querySelector(".skip"), () => (isAsking() ? byId("question-title").focus() : gallery.focus())],
+  [byId("show-questions"), goToQuestions],
+  [byId("show-groups"), goToGroups],
+]) {
+  link.addEventListener("click", (event) => {
+    event.preventDefault();
+    work();
+  });
+}
 for (const control of document.querySelectorAll(".of-pictures")) control.hidden = !about.pictures;
 makeDragging(gallery, byId("sidebar"), moveTo);
 remember("uniot-label-go-on", byId("go-on"), () => {});
@@ -230,7 +277,17 @@ byId("name-form").addEventListener("submit", (event) => {
   rename().then(goOnAfterSaving);
 });
 
-listenToShortcuts([
+const ofQuestions = [
+  { keys: ["y"], about: "yes, it is of the nearest class", run: () => questions.nearest(0) },
+  { keys: ["c"], about: "it is of another class", run: () => questions.another() },
+  { keys: ["n"], about: "it is of none of your classes", run: () => questions.none() },
+  { keys: ["s"], about: "you cannot tell", run: () => questions.unsure() },
+  { keys: ["1", "2", "3"], about: "it is of the first, second or third class that is shown", run: (key) => questions.nearest(key - 1) },
+  { keys: ["z", "u", "Ctrl+z"], about: "undo", run: () => step("undo") },
+  { keys: ["Ctrl+y"], about: "redo", run: () => step("redo") },
+  { keys: ["g"], about: "go to the groups", run: goToGroups },
+];
+const ofGroups = [
   { keys: ["n"], about: "name this group", run: () => groupHere() && byId("name").focus() },
   { keys: ["u"], about: "go to the next group without a name", run: goToUnnamed },
   { keys: ["j"], about: "go to the next group or class", run: () => goToNeighbour(1) },
@@ -250,9 +307,17 @@ listenToShortcuts([
   { keys: ["y", "Ctrl+y"], about: "redo", run: () => step("redo") },
   { keys: [","], about: "previous page", run: () => turnPage(-1) },
   { keys: ["."], about: "next page", run: () => turnPage(1) },
+  ...(about.asks ? [{ keys: ["q"], about: "go to the questions", run: goToQuestions }] : []),
+];
+const everywhere = [
   { keys: ["l"], about: "label one by one, the most useful images first", run: openQueue },
   { keys: ["e"], about: "finish: next steps, export and import", run: finish },
   { keys: ["?"], about: "show this help", run: () => byId("help").showModal() },
+];
+listenToShortcuts([
+  ...(about.asks ? [{ title: "Questions", isOn: isAsking, keys: ofQuestions }] : []),
+  { title: "Groups", isOn: () => !isAsking(), keys: ofGroups },
+  { title: "Everywhere", isOn: () => true, keys: everywhere },
 ]);
 
 // Another tab may have changed labels while this one was in the background.

@@ -1,6 +1,6 @@
 // A dialog to label single images, the most useful first.
 
-import { about, current, thumbnail } from "./state.js";
+import { about, beliefText, current, thumbnail } from "./state.js";
 import { byId, count, element, picture, setSource } from "./dom.js";
 import { Problem, readQueue } from "./server.js";
 
@@ -8,6 +8,9 @@ const SHOWN = 8;
 
 const gainOf = ({ settles }) =>
   settles < 1 ? "Few other images look like this one." : `Its label will probably fit about ${count(settles, "other image")}.`;
+
+const guessOf = ({ now, nearest }) =>
+  `Guess: ${beliefText(now)}${now.group ? `; most similar known class: ${nearest}` : ""}.`;
 
 /**
  * @param label called with a row and a label; resolves when it is saved
@@ -25,6 +28,7 @@ export function makeQueue({ label, discard, onProblem }) {
     byId("queue-one").hidden = sample === null;
     byId("queue-none").hidden = sample !== null;
     if (sample === null) return;
+    byId("queue-guess").textContent = guessOf(sample);
     byId("queue-gain").textContent = gainOf(sample);
     byId("queue-name").textContent = sample.name;
     byId("queue-picture").hidden = !about.pictures;

@@ -8,7 +8,7 @@ export class Problem extends Error {
   }
 }
 
-const ENDED = "“uniot label” is not running any more. Everything you did is saved. Start it again and open the address that it prints.";
+const ENDED = "The command that serves this page is not running any more. Everything you did is saved. Start it again and open the address that it prints.";
 
 async function ask(path, options = {}) {
   let response;
@@ -28,7 +28,10 @@ const post = (path, body) =>
 
 export const readState = () => ask("/state");
 export const readGallery = (view) => ask(`/gallery?${new URLSearchParams(view)}`);
-export const act = (seen, action, view) => post("/actions", { seen, action, view });
+export const readQuestions = () => ask("/questions");
+export const readFollowing = (row) => ask(`/questions/following?${new URLSearchParams({ row })}`);
+/** Carries out an action; returns the gallery page of `view`, or the next question if it is null. */
+export const act = (seen, action, view) => post("/actions", { seen, action, view, questions: view === null });
 export const readQueue = (count) => ask(`/queue?${new URLSearchParams({ count })}`);
 export const writeExport = (format) => post("/export", { format });
 export const sendImport = (text) => post("/import", { text });

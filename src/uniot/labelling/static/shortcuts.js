@@ -5,20 +5,20 @@ import { remember } from "./preferences.js";
 
 const REMEMBERED = "uniot-label-keys";
 
-/** @param keys shortcuts in the order of the help: { keys: ["m"], about, run } */
-export function listenToShortcuts(keys) {
+/**
+ * @param sections of the help: { title, isOn, keys }; the keys of a section work while `isOn()` is true, and are
+ *   { keys: ["m"], about, run }, in the order of the help; `run` is called with the key
+ */
+export function listenToShortcuts(sections) {
   const on = byId("keys-on");
   remember(REMEMBERED, on, () => {});
 
+  const line = ({ keys: names, about }) =>
+    element("div", {},
+      element("dt", {}, ...names.flatMap((name, index) => [index ? " " : null, element("kbd", { textContent: name })])),
+      element("dd", { textContent: about }));
   byId("keys").replaceChildren(
-    ...keys.map(({ keys: names, about }) =>
-      element(
-        "div",
-        {},
-        element("dt", {}, ...names.flatMap((name, index) => [index ? " " : null, element("kbd", { textContent: name })])),
-        element("dd", { textContent: about }),
-      ),
-    ),
+    ...sections.flatMap(({ title, keys }) => [element("h4", { textContent: title }), element("dl", {}, ...keys.map(line))]),
   );
 
   document.addEventListener("keydown", (event) => {
@@ -27,9 +27,10 @@ export function listenToShortcuts(keys) {
     const withControl = event.ctrlKey || event.metaKey;
     if (!withControl && !on.checked && event.key !== "?" && event.key !== "Escape") return;
     const pressed = `${withControl ? "Ctrl+" : ""}${event.key.length === 1 && !event.shiftKey ? event.key.toLowerCase() : event.key}`;
+    const keys = sections.filter(({ isOn }) => isOn()).flatMap((section) => section.keys);
     const found = keys.find(({ keys: names, run }) => run && names.includes(pressed));
     if (!found) return;
     event.preventDefault();
-    found.run();
+    found.run(pressed);
   });
 }

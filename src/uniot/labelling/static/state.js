@@ -6,6 +6,7 @@ export const about = JSON.parse(byId("about").textContent);
 
 export const current = {
   state: JSON.parse(byId("state").textContent),
+  mode: "groups", // or "questions"
   category: null,
   page: 0,
   view: { samples: [], similar: [], total: 0, pages: 1, first: 0 },
@@ -26,6 +27,10 @@ export const titleOf = (one) => {
   if (!isGroup(one)) return `known class “${one.name}”`;
   return one.ungrouped ? "the unknown without a group" : `group ${one.number}${one.name ? ` “${one.name}”` : ""}`;
 };
+
+/** What the run believes about a sample, as the end of a sentence. */
+export const beliefText = ({ label, confidence, group }) =>
+  `${label}${group ? ` (${group})` : ""}${confidence === null ? "" : `, confidence ${confidence.toFixed(2)}`}`;
 
 /** Address of a thumbnail, or null; it contains the run because browsers cache images. */
 export const thumbnail = (collection, row) =>

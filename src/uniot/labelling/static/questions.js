@@ -1,0 +1,126 @@
+// The questions: is this sample of one of the classes? One at a time, the most useful first.
+
+import { about, beliefText, current, exemplarOf, thumbnail } from "./state.js";
+import { breakable, byId, count, element, picture } from "./dom.js";
+import { choose } from "./picker.js";
+import { similarityText } from "./render.js";
+import { Problem, readFollowing } from "./server.js";
+
+const MOST_NAMES = 2;
+
+const large = (row) => `/pictures/target/${row}/large?run=${about.version}`;
+const sample = about.pictures ? "image" : "sample";
+
+/**
+ * @param tell called with a row and an answer: a class, the label of unknown samples, or null for "cannot tell"; resolves
+ *   when it is saved and the next question is there
+ * @returns functions to show a question and to answer it: `show(view)`, `yes()`, `none()`, `unsure()`, `nearest(index)`
+ *   and `another()`
+ */
+export function makeQuestions({ tell }) {
+  let question = null;
+  let isBusy = false;
+
+  /** Answers about the sample on the screen; a key that is pressed before the next one is there does nothing. */
+  async function answer(said) {
+    if (question === null || isBusy) return;
+    isBusy = true;
+    byId("answers").setAttribute("aria-busy", "true");
+    try {
+      await tell(question.row, said);
+    } finally {
+      isBusy = false;
+      byId("answers").removeAttribute("aria-busy");
+    }
+  }
+
+  const nearest = (index) => question?.nearest[index] && answer(question.nearest[index].name);
+
+  async function another() {
+    if (question === null || isBusy) return;
+    const asked = question;
+    const known = new Map(current.state.classes.map((one) => [one.category, one]));
+    const choices = asked.classes.map((category) => {
+      const { name, ...other } = known.get(category);
+      return { category, name, detail: "", source: exemplarOf(other) };
+    });
+    const category = await choose(`Which class is “${asked.name}”?`, choices);
+    // The question may have changed behind the dialog, if another tab answered it.
+    if (category !== null && question?.row === asked.row) await answer(known.get(category).name);
+  }
+
+  function showShare({ unknown, interval, share, answers }) {
+    const [low, high] = interval ?? [unknown, unknown];
+    const band = byId("share-interval").style;
+    [band.left, band.width] = [`${100 * low}%`, `${100 * (high - low)}%`];
+    byId("share-now").style.left = `${100 * unknown}%`;
+    byId("share-text").textContent = share;
+    byId("answers-text").textContent = answers ? count(answers, "answer") : "No answers yet";
+  }
+
+  function exemplars({ source, target }) {
+    if (!about.pictures) {
+      const names = target.slice(0, MOST_NAMES).map(({ name }) => element("span", { textContent: `“${name}”`, title: name }));
+      return element("span", { className: "detail" }, ...names);
+    }
+    const addresses = source.length ? source.map((row) => thumbnail("source", row)) : target.map((one) => thumbnail("target", one.row));
+    return element("span", { className: "exemplars" }, ...addresses.map((address) => picture(address)));
+  }
+
+  function makeNearest(one, index) {
+    const button = element(
+      "button",
+      { type: "button", className: "quiet", title: similarityText(one.cosine), aria: { label: `It is ${one.name}`, keyshortcuts: String(index + 1) } },
+      element("span", { className: "row" },
+        element("kbd", { textContent: index + 1, aria: { hidden: "true" } }),
+        element("span", { className: "name" }, ...breakable(one.name))),
+      exemplars(one),
+    );
+    button.addEventListener("click", () => nearest(index));
+    return element("li", {}, button);
+  }
+
+  function showSample() {
+    const { row, name, now } = question;
+    const image = about.pictures ? picture(large(row), "high") : null;
+    if (image) Object.assign(image, { loading: "eager", alt: name });
+    // A new element: an old one would show the sample before until the next is loaded.
+    byId("question-picture").replaceChildren(image ?? element("span", { className: "name", textContent: name }));
+    byId("question-name").textContent = about.pictures ? name : "";
+    byId("question-now").textContent = `Now: ${beliefText(now)}.`;
+    byId("nearest").replaceChildren(...question.nearest.map(makeNearest));
+    byId("answer-nearest").replaceChildren(...breakable(`Yes, ${question.nearest[0].name}`));
+  }
+
+  /** Loads the pictures that probably come next, while a person looks at this one. */
+  async function preload({ row }) {
+    if (!about.pictures) return;
+    try {
+      const { rows } = await readFollowing(row);
+      for (const next of rows) new Image().src = large(next);
+    } catch (problem) {
+      if (!(problem instanceof Problem)) throw problem;
+    }
+  }
+
+  function show(view) {
+    const isOther = view.question?.row !== question?.row;
+    question = view.question;
+    showShare(view);
+    byId("question").hidden = question === null;
+    byId("settled").hidden = !view.settled;
+    byId("settled-text").textContent =
+      question === null ? `Every ${sample} has an answer.` : "More answers will hardly change this.";
+    if (question === null) return;
+    showSample();
+    if (isOther) preload(question);
+  }
+
+  byId("question-picture").classList.toggle("text", !about.pictures);
+  byId("answer-yes").addEventListener("click", () => nearest(0));
+  byId("answer-class").addEventListener("click", another);
+  byId("answer-none").addEventListener("click", () => answer(about.unknown));
+  byId("answer-unsure").addEventListener("click", () => answer(null));
+
+  return { show, nearest, another, none: () => answer(about.unknown), unsure: () => answer(null) };
+}
