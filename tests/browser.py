@@ -25,6 +25,26 @@ BROWSER_OPTIONS = (
     "--disable-sync"
 )
 
+# Every visible text of a page with the contrast between its colour and what is behind it.
+CONTRASTS = """() => {
+  const parse = (text) => (text.match(/[\\d.]+/g) || []).map(Number);
+  const channel = (byte) => (byte <= 10 ? byte / 255 / 12.92 : ((byte / 255 + 0.055) / 1.055) ** 2.4);
+  const luminance = ([r, g, b]) => 0.2126 * channel(r) + 0.7152 * channel(g) + 0.0722 * channel(b);
+  const behind = (node) => {
+    for (; node; node = node.parentElement) {
+      const colour = parse(getComputedStyle(node).backgroundColor);
+      if (colour.length === 3 || colour[3] > 0) return colour;
+    }
+  };
+  return [...document.querySelectorAll("body *")]
+    .filter((node) => [...node.childNodes].some((child) => child.nodeType === 3 && child.data.trim()))
+    .filter((node) => node.checkVisibility() && !node.disabled && !node.closest("script"))
+    .map((node) => {
+      const [ink, paper] = [luminance(parse(getComputedStyle(node).color)), luminance(behind(node))];
+      return [node.textContent.trim(), (Math.max(ink, paper) + 0.05) / (Math.min(ink, paper) + 0.05)];
+    });
+}"""
+
 
 class Browsing:
     """The pages of one test, and what their browser complains of.

@@ -1,16 +1,19 @@
 from __future__ import annotations
 
 import json
+import shutil
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http.client import HTTPConnection
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from uniot import UniNCM
+from uniot.datasets import make_toy_domains
 from uniot.discovery.annotations import class_place
 from uniot.labelling.app import create_app
 from uniot.labelling.gallery import Thumbnails
@@ -194,3 +197,48 @@ def serve_session() -> Callable[..., object]:
 @pytest.fixture
 def new_pictures() -> Callable[[Target], Pictures]:
     return make_pictures
+
+
+@dataclass(frozen=True)
+class AskedRun:
+    """A run of a real model, which can be asked, with what is right about its target."""
+
+    folder: Path
+    truth: np.ndarray
+    n_source: int
+
+    def open(self, folder: Path) -> AskedRun:
+        return replace(self, folder=Path(shutil.copytree(self.folder, folder)))
+
+    def pictures(self) -> Pictures:
+        shades = np.linspace(20, 235, len(self.truth)).astype(np.uint8)
+        return Pictures({}, {"source": np.zeros((self.n_source, 8, 8), np.uint8), "target": _squares(shades)})
+
+
+@pytest.fixture(scope="session")
+def first_asked_run(tmp_path_factory: pytest.TempPathFactory) -> AskedRun:
+    """Classes that overlap, so that the run is wrong about some samples."""
+    toy = make_toy_domains(3, 2, 2, seed=1)
+    noise = 1.6 * toy.x_target.std() * np.random.default_rng(0).normal(size=toy.x_target.shape)
+    folder = tmp_path_factory.mktemp("asked") / "run"
+    UniNCM(random_state=0, n_private_classes=2).fit(toy.x_source, toy.y_source, toy.x_target + noise).save(folder)
+    truth = np.where(np.isin(toy.oracle_y_target, np.unique(toy.y_source)), toy.oracle_y_target, "unknown")
+    return AskedRun(folder, truth, len(toy.x_source))
+
+
+@pytest.fixture
+def asked_run(first_asked_run: AskedRun, tmp_path: Path) -> AskedRun:
+    return first_asked_run.open(tmp_path / "asked")
+
+
+@pytest.fixture
+def asked_session(asked_run: AskedRun, open_session: Callable[[Target], LabellingSession]) -> LabellingSession:
+    return open_session(Target.open(asked_run.folder))
+
+
+@pytest.fixture
+def asked(asked_run: AskedRun, asked_session: LabellingSession) -> Iterator[Served]:
+    """The page of a run that can be asked, with pictures."""
+    thumbnails = Thumbnails(asked_run.pictures(), asked_run.folder / "thumbnails.sqlite", asked_session.target.digest)
+    with closing(thumbnails), serving(asked_session, thumbnails) as page:
+        yield page

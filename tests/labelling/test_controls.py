@@ -15,6 +15,15 @@ pytestmark = pytest.mark.browser
 DRIVEN = {
     "a.skip": "test_the_skip_link_leads_to_the_images",
     "#show-sidebar": "test_nothing_sticks_out",
+    "#show-questions": "test_the_view_is_chosen_by_click_and_key_and_a_reload_keeps_it",
+    "#show-groups": "test_the_view_is_chosen_by_click_and_key_and_a_reload_keeps_it",
+    "#nearest": "test_one_of_the_nearest_classes_is_chosen_by_click_and_by_number",
+    "#answer-yes": "test_every_answer_can_be_clicked",
+    "#answer-class": "test_every_answer_can_be_clicked",
+    "#answer-none": "test_every_answer_can_be_clicked",
+    "#answer-unsure": "test_every_answer_can_be_clicked",
+    "#settled-groups": "test_the_page_says_when_more_answers_will_hardly_change_anything",
+    "#settled-finish": "test_the_page_says_when_more_answers_will_hardly_change_anything",
     "#undo": "test_what_was_clicked_is_what_is_exported",
     "#redo": "test_what_was_clicked_is_what_is_exported",
     "#show-queue": "test_the_queue_labels_an_image_and_its_neighbours",
@@ -70,7 +79,8 @@ DRIVEN = {
 
 # Their items are alike; one of them is driven.
 LISTS = (
-    "#groups", "#classes", "#aside", "#similar-list", "#gallery", "#picker-list", "#queue-list", "#finish-commands"
+    "#nearest", "#groups", "#classes", "#aside", "#similar-list", "#gallery", "#picker-list", "#queue-list",
+    "#finish-commands",
 )  # fmt: skip
 UNDRIVEN = """([driven, lists]) => {
   const found = document.querySelectorAll(
@@ -224,6 +234,9 @@ def test_the_queue_labels_an_image_and_its_neighbours(page, served, expect):
     page.locator("#show-queue").click()
     gain = page.locator("#queue-gain")
     expect(gain).to_have_text(re.compile(r"Its label will probably fit about \d+ other images?\."))
+    expect(page.locator("#queue-guess")).to_have_text(
+        re.compile(r"Guess: unknown \(group \d\), confidence 0\.80; most similar known class: mug\.")
+    )
     expect(page.locator("#queue-label")).to_be_focused()
     asked = page.locator("#queue-name").inner_text()
     row = served.session.target.names.index(asked)

@@ -58,7 +58,7 @@ def test_nothing_is_answered_without_the_token(untouched, path):
     ):
         answer = untouched.ask(path, Cookie=cookie)
         assert answer.status == 403
-        assert "the address that `uniot label` printed" in answer.text
+        assert "the address that `uniot label` or `uniot ask` printed" in answer.text
 
 
 @pytest.mark.parametrize("token", ["", "wrong", "%C3%A9", "%00", "%FF"])

@@ -126,15 +126,17 @@ class SecurityMiddleware:
             given = Request(scope).cookies.get(self._access.cookie)
         if not self._access.is_valid_token(given):
             return _forbidden(
-                "This page needs the token at the end of the address that `uniot label` or `uniot ask` printed. Open that "
-                "address; each start prints a new one."
+                "This page needs the token at the end of the address that `uniot label` or `uniot ask` printed. Open "
+                "that address; each start prints a new one."
             )
         if scope["path"] != "/" and headers.get("sec-fetch-site", "none") not in ("same-origin", "none"):
             return _forbidden("Another website requested this page. Open the address that the command printed.")
         if scope["method"] in ("GET", "HEAD"):
             return None
         if not _is_same_origin(headers):
-            return _forbidden("Only the labelling page itself can change labels. Open the address that the command printed.")
+            return _forbidden(
+                "Only the labelling page itself can change labels. Open the address that was printed."
+            )
         if headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
             return PlainTextResponse("Send the request as JSON (Content-Type: application/json).", 415)
         return None
