@@ -4,7 +4,8 @@
 
 `tell` is the model after one more answer; a step is what the labelling page and `uniot ask` do: the answer is saved,
 the samples that no person placed follow, and the next question, the share with its interval and what another answer
-would change are ready.
+would change are ready. In Chromium, where there is one: the time on the clock from a click on an answer until the next
+question is on the screen with its picture, a JPEG of a megapixel; between two answers somebody looks for a moment.
 """
 
 from __future__ import annotations
@@ -20,17 +21,21 @@ import numpy as np
 import torch
 from measure import Report, arguments
 
+from labelling import MOMENT, launch, noise, serving
 from uniot import UniNCM
 from uniot.datasets import make_toy_domains
+from uniot.images.files import ImageFile
 from uniot.labelling.actions import AnswerQuestion
 from uniot.labelling.session import LabellingSession
 from uniot.labelling.store import LabelStore
 from uniot.labelling.target import Target
 from uniot.rejection.answers import UNKNOWN, Answers
-from uniot.runs.pictures import FILE
+from uniot.runs.pictures import FILE, write_places
+from uniot.runs.saving import save_model
 
 N_ANSWERS = 20
 MOST_TELL, MOST_STEP = 0.05, 0.3
+N_CONTENTS, SIDE = 40, 1000
 
 
 def main() -> None:
@@ -81,7 +86,60 @@ def main() -> None:
             report.tell(title, median, "ms", seconds=taken)
         else:
             report.at_most(title, median, 1000 * limit, "ms", seconds=taken)
+    with tempfile.TemporaryDirectory(prefix="uniot-answers-") as folder:
+        measure_browser(report, make_run(Path(folder), estimator, right), right)
     report.finish(options.json)
+
+
+def make_run(folder: Path, estimator: UniNCM, right: list[str]) -> Path:
+    """A run folder with pictures; samples share the files of a few."""
+    rng = np.random.default_rng(0)
+    paths = [folder / f"{number}.jpg" for number in range(N_CONTENTS)]
+    for path in paths:
+        path.write_bytes(noise(rng, SIDE))
+    n_source = int(estimator.model_.source.rows.max()) + 1
+    source, target = (
+        [ImageFile(paths[row % N_CONTENTS], f"{row:06d}.jpg") for row in range(number)]
+        for number in (n_source, len(right))
+    )
+    save_model(estimator.model_, folder / "run", [file.name for file in target])
+    write_places(folder / "run", source, target)
+    return folder / "run"
+
+
+# The clock runs in the page, so that the time of the tool that drives the browser does not count.
+TIMED = """(control) => new Promise((resolve) => {
+  const begin = performance.now();
+  const name = document.querySelector("#question-name");
+  new MutationObserver(async (_, observer) => {
+    observer.disconnect();
+    await document.querySelector("#question-picture img").decode();
+    requestAnimationFrame(() => resolve((performance.now() - begin) / 1000));
+  }).observe(name, { childList: true, characterData: true, subtree: true });
+  document.querySelector(control).click();
+})"""
+
+
+def measure_browser(report: Report, run: Path, right: list[str]) -> None:
+    try:
+        from playwright.sync_api import sync_playwright
+    except ImportError:
+        print("Playwright is not installed: nothing is measured in a browser.")
+        return
+    with serving(run) as address, sync_playwright() as playwright:
+        browser = launch(playwright)
+        page = browser.new_context(viewport={"width": 1280, "height": 800}).new_page()
+        page.goto(f"{address}#questions")
+        page.locator("#question-picture img").wait_for()
+        taken = []
+        for _ in range(N_ANSWERS):
+            page.wait_for_timeout(MOMENT)
+            row = int(page.locator("#question-name").inner_text().removesuffix(".jpg"))
+            taken.append(page.evaluate(TIMED, "#answer-none" if right[row] == "unknown" else "#answer-yes"))
+        browser.close()
+    what = f"Chromium: from a click on an answer to the next question on the screen, {len(right)} samples"
+    report.at_most(what, 1000 * statistics.median(taken), 1000 * MOST_STEP, "ms", seconds=taken)
+    report.tell(f"{what}, slowest", 1000 * max(taken), "ms")
 
 
 if __name__ == "__main__":

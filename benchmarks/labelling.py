@@ -96,11 +96,11 @@ def with_target(model: AdaptedModel, n_images: int, n_groups: int, rng: np.rando
     )
 
 
-def noise(rng: np.random.Generator) -> bytes:
+def noise(rng: np.random.Generator, side: int = SIDE) -> bytes:
     """A photograph of nothing."""
     coarse = Image.fromarray(rng.integers(0, 255, (12, 12, 3), dtype=np.uint8))
     stream = io.BytesIO()
-    coarse.resize((SIDE, SIDE), Image.Resampling.BICUBIC).save(stream, "JPEG", quality=85)
+    coarse.resize((side, side), Image.Resampling.BICUBIC).save(stream, "JPEG", quality=85)
     return stream.getvalue()
 
 
@@ -199,15 +199,20 @@ def measure_server(report: Report, address: str, repeats: int, n_groups: int) ->
         report.at_most(f"server: {name}", 1000 * statistics.median(taken), 1000 * ACTION, "ms", seconds=taken)
 
 
+def launch(playwright: Any) -> Any:
+    """Chromium, as it is installed or as playwright brought it."""
+    found = shutil.which("chromium") or shutil.which("google-chrome")
+    return playwright.chromium.launch(executable_path=found, args=BROWSER_OPTIONS.split())
+
+
 def measure_browser(report: Report, address: str, repeats: int, n_groups: int) -> None:
     try:
         from playwright.sync_api import sync_playwright
     except ImportError:
         print("Playwright is not installed: nothing is measured in a browser.")
         return
-    found = shutil.which("chromium") or shutil.which("google-chrome")
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=found, args=BROWSER_OPTIONS.split())
+        browser = launch(playwright)
         loads = [load(browser, f"{address}#group-{number % n_groups}") for number in range(repeats)]
         what = "Chromium: from the address to a window full of pictures, none of them drawn before"
         report.at_most(what, statistics.median(loads), FIRST_PAGE, "s", seconds=loads)
@@ -257,7 +262,7 @@ TIMED = """([selector, isThere]) => new Promise((resolve) => {
 
 def click(browser: Any, address: str, repeats: int) -> dict[str, list[float]]:
     page = browser.new_context(viewport={"width": 1280, "height": 800}).new_page()
-    page.goto(address)
+    page.goto(f"{address}#groups")
     times: dict[str, list[float]] = {"a name": [], "discarding an image": [], "a split": [], "an undo": []}
 
     def timed(name: str, control: str, message: str) -> None:

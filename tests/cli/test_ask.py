@@ -5,11 +5,15 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 import re
 import shutil
+import signal
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from urllib.request import HTTPCookieProcessor, build_opener
 
 import numpy as np
 import pytest
@@ -18,8 +22,11 @@ from uniot.datasets import make_toy_domains
 from uniot.io.files import only_one_writer
 from uniot.labelling.store import label_lock
 from uniot.runs import Run
+from uniot.runs.pictures import write_pixels
 
 Asked = Callable[..., tuple[int, str, str]]
+# `uniot.cli.ask` is the function.
+ASK = sys.modules["uniot.cli.ask"]
 UNKNOWN_SHARE = r"Unknown: \d+ %, between \d+ and \d+ %\."
 
 
@@ -107,6 +114,120 @@ def test_answers_in_the_terminal_are_saved_and_used(asked, run):
     model = Run.open(run).model
     assert (labels(run) == model.labels(model.target)).all()
     assert "q stop" in said
+
+
+@pytest.fixture
+def at_terminal(uniot, run, monkeypatch) -> Asked:
+    """`at_terminal("--open")` is `uniot ask run/ --open` of a person at a terminal, who types q."""
+
+    def typed(*options: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "stdin", io.StringIO("q\n"))
+        monkeypatch.setattr(ASK, "_is_terminal", lambda: True)
+        return uniot("ask", run, *options)
+
+    return typed
+
+
+@pytest.fixture
+def served(monkeypatch) -> list[dict[str, object]]:
+    """The options of pages that are served, which end at once."""
+    found: list[dict[str, object]] = []
+
+    def serve(run, *, on_ready, **options):
+        found.append(options)
+        on_ready("http://127.0.0.1:9/?token=t")
+
+    monkeypatch.setattr("uniot.labelling.server.serve", serve)
+    return found
+
+
+@pytest.fixture
+def with_images(run) -> Path:
+    model = Run.open(run).model
+    n_source = int(model.source.rows.max()) + 1
+    write_pixels(run, np.zeros((n_source, 8, 8)), np.zeros((len(model.target), 8, 8)))
+    return run
+
+
+def test_a_run_with_images_is_asked_on_the_page(at_terminal, with_images, served):
+    code, said, told = at_terminal("--port", 8123)
+    assert (code, served) == (0, [{"host": "127.0.0.1", "port": 8123, "allow_network": False}])
+    assert "Answer here: http://127.0.0.1:9/?token=t#questions" in said
+    assert "now: " not in said
+    assert f"Ended; nothing was answered yet. Next: uniot ask {with_images}" in told
+    assert at_terminal()[0] == 0
+    assert served[1] == {"host": "127.0.0.1", "port": 0, "allow_network": False}
+
+
+def test_after_answers_on_the_page_the_next_step_is_said(at_terminal, with_images, served):
+    (with_images / "labels.csv").write_text("path,label,decision\nphotos/001.jpg,common-1,class\n", encoding="utf-8")
+    assert f"Next: uniot adapt --continue {with_images}" in at_terminal()[2]
+
+
+@pytest.mark.usefixtures("with_images")
+def test_with_images_the_terminal_asks_if_it_is_told_to_or_the_answers_come_from_a_pipe(at_terminal, asked, served):
+    assert "now: " in asked("q")[1]
+    assert "now: " in at_terminal("--terminal")[1]
+    assert served == []
+
+
+def test_without_images_the_terminal_asks_unless_the_page_is_wanted(at_terminal, served, monkeypatch):
+    assert "now: " in at_terminal()[1]
+    assert served == []
+    opened = []
+    monkeypatch.setattr("webbrowser.open", opened.append)
+    assert at_terminal("--open")[0] == 0
+    assert opened == ["http://127.0.0.1:9/?token=t#questions"]
+    assert at_terminal("--host", "0.0.0.0", "--allow-network")[0] == 0
+    assert served[1] == {"host": "0.0.0.0", "port": 0, "allow_network": True}
+
+
+@pytest.mark.usefixtures("with_images")
+def test_without_the_packages_of_the_page_the_terminal_asks(at_terminal, served, monkeypatch):
+    monkeypatch.setattr(ASK, "PACKAGES", ("fastapi", "no_such_package"))
+    assert "now: " in at_terminal()[1]
+    assert served == []
+
+
+@pytest.mark.usefixtures("with_images")
+def test_a_run_that_another_process_writes_is_not_asked_on_the_page(at_terminal, run, served):
+    with only_one_writer(run):
+        code, _, told = at_terminal()
+    assert (code, "another uniot process is writing to" in told) == (1, True)
+    assert served == []
+
+
+@pytest.mark.parametrize("option", [("--terminal",), ("--forget",), ("--questions", 3, "--out", "q.csv")])
+def test_options_of_the_page_need_the_page(at_terminal, option):
+    code, _, told = at_terminal("--open", *option)
+    assert code == 1
+    assert f"are for the page, and {option[0]} opens none." in " ".join(told.split())
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs a pseudo-terminal")
+@pytest.mark.usefixtures("interruptible")
+def test_the_page_of_a_person_at_a_terminal_is_served_until_it_is_interrupted(with_images):
+    import pty
+
+    mine, theirs = pty.openpty()
+    command = [sys.executable, "-m", "uniot", "ask", str(with_images)]
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "COLUMNS": "200"}
+    with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=subprocess.PIPE, env=environment) as server:
+        os.close(theirs)
+        said = ""
+        try:
+            while "#questions" not in said:
+                said += os.read(mine, 4096).decode()
+            address = re.search(r"Answer here: (http://127\.0\.0\.1:\d+/\?token=[\w-]{43})#questions", said)
+            assert address is not None
+            with build_opener(HTTPCookieProcessor()).open(address[1]) as page:
+                assert '"opens_at": "questions"' in page.read().decode()
+        finally:
+            server.send_signal(signal.SIGINT)
+        told = server.communicate(timeout=20)[1].decode()
+    os.close(mine)
+    assert (server.returncode, "Traceback" in told) == (0, False)
+    assert "Ended; nothing was answered yet." in told
 
 
 def test_the_end_of_the_input_stops(asked, run):

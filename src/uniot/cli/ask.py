@@ -125,9 +125,11 @@ def _can_show_page(run: Path) -> bool:
 
     from uniot.runs.pictures import Pictures
 
-    if not (sys.stdin.isatty() and sys.stdout.isatty()) or not all(map(find_spec, PACKAGES)):
-        return False
-    return Pictures.open(run) is not None
+    return _is_terminal() and all(map(find_spec, PACKAGES)) and Pictures.open(run) is not None
+
+
+def _is_terminal() -> bool:
+    return sys.stdin.isatty() and sys.stdout.isatty()
 
 
 def _check_not_written(run: Path) -> None:

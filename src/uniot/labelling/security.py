@@ -134,9 +134,7 @@ class SecurityMiddleware:
         if scope["method"] in ("GET", "HEAD"):
             return None
         if not _is_same_origin(headers):
-            return _forbidden(
-                "Only the labelling page itself can change labels. Open the address that was printed."
-            )
+            return _forbidden("Only the labelling page itself can change labels. Open the address that was printed.")
         if headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
             return PlainTextResponse("Send the request as JSON (Content-Type: application/json).", 415)
         return None
