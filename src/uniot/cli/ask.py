@@ -294,6 +294,5 @@ def _show_share(session: LabellingSession) -> None:
 
 
 def _show_whether_settled(session: LabellingSession) -> None:
-    following = session.questions()
-    if following and session.is_settled(following[0]):
+    if session.questions() and session.is_settled:
         print_line("More answers will hardly change this; q stops.")

@@ -3,21 +3,50 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from functools import cached_property
+from threading import Lock
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from uniot.discovery.annotations import DISCARDED, class_place, is_group
+from uniot.rejection.answers import Answers
 
 if TYPE_CHECKING:
     from uniot.io.predictions import Prediction
     from uniot.labelling.state import AnnotationState
     from uniot.labelling.target import Target
-    from uniot.rejection.answers import Answers
     from uniot.training.model import AdaptedModel
 
-# Before and after an action, and what the next question would change.
-_KEPT_MODELS = 4
+# Before and after an action, and after the usual answers to the question that is shown.
+_KEPT_MODELS = 6
+
+
+class AnsweredModel:
+    """A model after some answers, and what it asks next.
+
+    Args:
+        model: the model after the answers.
+    """
+
+    def __init__(self, model: AdaptedModel) -> None:
+        self.model = model
+
+    @cached_property
+    def following(self) -> int | None:
+        """Return the row that the next question is about; None if every sample has an answer."""
+        rows = self.model.ask(1).tolist()
+        return rows[0] if rows else None
+
+    @cached_property
+    def expected_change(self) -> float:
+        """Return the part of the target that an answer to the next question is expected to move; 0 if there is none."""
+        return 0.0 if self.following is None else self.model.expected_change(self.following)
+
+    def prepare(self) -> int | None:
+        """Compute the next question and the expected change, which are kept; return the row of the question."""
+        _ = self.expected_change
+        return self.following
 
 
 class ModelDecisions:
@@ -29,19 +58,35 @@ class ModelDecisions:
 
     def __init__(self, target: Target) -> None:
         self._target = target
-        self._models: OrderedDict[tuple[tuple[int, int], ...], AdaptedModel] = OrderedDict()
+        self._models: OrderedDict[tuple[tuple[int, int, bool], ...], AnsweredModel] = OrderedDict()
+        self._lock = Lock()
 
     def model(self, answers: Answers) -> AdaptedModel | None:
         """Return the model of the run after some answers; None if the target has none."""
+        found = self.answered(answers)
+        return None if found is None else found.model
+
+    def answered(self, answers: Answers) -> AnsweredModel | None:
+        """Return the model of the run after some answers, and what it asks next; None if the target has none.
+
+        Several threads may call it: an answer does not wait until what may follow it is prepared.
+        """
         if self._target.model is None:
             return None
-        key = tuple(answers.by_row.items())
-        if key not in self._models:
-            self._models[key] = self._target.model.with_answers(answers)
+        # In the order of the target, so that the result does not depend on which answer came last.
+        order = np.argsort(answers.rows, kind="stable")
+        answers = Answers(*(part[order] for part in vars(answers).values()))
+        key = tuple(zip(*(part.tolist() for part in (answers.rows, answers.classes, answers.moves_line)), strict=True))
+        with self._lock:
+            found = self._models.get(key)
+        if found is None:
+            found = AnsweredModel(self._target.model.with_answers(answers))
+        with self._lock:
+            found = self._models.setdefault(key, found)
+            self._models.move_to_end(key)
             if len(self._models) > _KEPT_MODELS:
                 self._models.popitem(last=False)
-        self._models.move_to_end(key)
-        return self._models[key]
+        return found
 
     def release(self, state: AnnotationState, rows: np.ndarray, answers: Answers) -> None:
         """Give samples that a person placed in a class or discarded back to the model, in place; `follow` comes next.

@@ -13,7 +13,7 @@ from uniot.discovery.class_count import why_ungrouped
 from uniot.errors import DataError, RunFolderError, UniotError
 from uniot.io.text import plural
 from uniot.labelling.actions import Edit, Effect, EffectBuilder, Redo, Undo
-from uniot.labelling.decisions import ModelDecisions
+from uniot.labelling.decisions import AnsweredModel, ModelDecisions
 from uniot.labelling.formats import Exported, Format, export_labels, parse_labels
 from uniot.labelling.gallery import GalleryOrder, LabelPropagation, Order
 from uniot.labelling.questions import HARDLY, N_NEAREST, Belief, Question, ShareEstimate
@@ -163,17 +163,22 @@ class LabellingSession:
         Raises:
             RunFolderError: the run has no model.
         """
+        return self._answered().model
+
+    def _answered(self) -> AnsweredModel:
         with self._lock:
-            model = self.decisions.model(self.target.annotations(self.state).answers)
-        if model is None:
+            found = self.decisions.answered(self.target.annotations(self.state).answers)
+        if found is None:
             raise RunFolderError(f"{self.target.run} has no model that can be asked. Make the run again.")
-        return model
+        return found
 
     def questions(self, n: int = 1) -> list[Question]:
         """Return the questions whose answers say most, the most important first; fewer if fewer samples are left."""
         with self._lock:
-            model = self.model()
-            return [Question.of(row, self.target, self.state, model) for row in model.ask(n).tolist()]
+            answered = self._answered()
+            model, first = answered.model, answered.following
+            rows = model.ask(n).tolist() if n > 1 else [] if first is None else [first]
+            return [Question.of(row, self.target, self.state, model) for row in rows]
 
     def estimate(self) -> ShareEstimate:
         """Return the share of unknown samples and its interval."""
@@ -183,14 +188,10 @@ class LabellingSession:
             unknown = float((annotations.place >= DISCARDED).mean())
             return ShareEstimate(unknown, interval, int((~annotations.answers.inferred).sum()))
 
-    def is_settled(self, following: Question | None) -> bool:
-        """Return whether an answer to the next question is expected to change hardly anything.
-
-        Args:
-            following: the next question; None if every sample has an answer.
-        """
-        with self._lock:
-            return following is None or self.model().expected_change(following.row) < HARDLY
+    @property
+    def is_settled(self) -> bool:
+        """Return whether an answer to the next question is expected to change hardly anything."""
+        return self._answered().expected_change < HARDLY
 
     def question_view(self) -> dict[str, Any]:
         """Return the next question, the share of unknown samples and whether it is settled, as JSON values."""
@@ -204,19 +205,19 @@ class LabellingSession:
                 "share": share.sentence,
                 "answers": share.n_answers,
                 # Before the first answer, nothing but the rule of the method says so.
-                "settled": share.n_answers > 0 and self.is_settled(following),
+                "settled": share.n_answers > 0 and self.is_settled,
             }
 
     def following_rows(self, row: int) -> list[int]:
-        """Return the rows that the next question may be about after the usual answers about a row: pictures to load."""
-        with self._lock:
-            model = self.model()
+        """Prepare what follows the usual answers about a row; return the rows that the next question may be about."""
         if row >= len(self.target.names):
             raise DataError(f"there is no image {row}: this run has {len(self.target.names)}. Reload the page.")
-        # Without the lock: an answer that comes meanwhile does not wait.
+        model = self.model()
         said = (int(model.target.nearest[row]), UNKNOWN, CANNOT_TELL)
-        after = (model.with_answers(model.answers.told([row], [answer])) for answer in said)
-        return list(dict.fromkeys(other for one in after for other in one.ask(1).tolist()))
+        # Without the lock: an answer that comes meanwhile does not wait.
+        answered = (self.decisions.answered(model.answers.told([row], [answer])) for answer in said)
+        rows = [one.prepare() for one in answered if one is not None]
+        return list(dict.fromkeys(other for other in rows if other is not None))
 
     def export(self, kind: Format = "csv") -> Exported:
         """Write the labels into the run folder in one of the formats; return the path and counts."""
