@@ -55,6 +55,7 @@ def test_named_in_a_browser_learnt_by_the_next_run(chromium_page, tmp_path):
     with labelling(tmp_path / "run") as address:
         page = chromium_page
         page.goto(address)
+        page.get_by_role("link", name="Groups").click()
         page.get_by_label("Go to the next unnamed group after saving").uncheck()
         page.get_by_label("Name of this group").fill("kettle")
         page.get_by_role("button", name="Save name").click()
