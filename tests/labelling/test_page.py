@@ -52,7 +52,7 @@ def test_what_was_clicked_is_what_is_exported(opened, served, expect):
     page.get_by_label("Name of this group").fill("  kettle ")
     page.get_by_role("button", name="Save name").click()
     expect(message).to_have_text("Group 0 named “kettle”.")
-    expect(page.locator("#progress-text")).to_have_text("1 of 3 groups named, 10 of 30 images done")
+    expect(page.locator("#progress-text")).to_have_text("1 of 3 groups named, 10 of 30 images labelled")
 
     select(page, 31, 32)
     page.get_by_role("button", name="Discard", exact=True).click()

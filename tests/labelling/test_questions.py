@@ -8,10 +8,13 @@ import threading
 import numpy as np
 import pytest
 
+import uniot
+from uniot.datasets import make_toy_domains
 from uniot.discovery.annotations import class_place, is_class
 from uniot.labelling.actions import AnswerQuestion, MoveSamples, NameGroup
 from uniot.labelling.questions import HARDLY
 from uniot.labelling.session import N_EXEMPLARS
+from uniot.labelling.target import Target
 from uniot.runs import Run
 
 
@@ -119,6 +122,41 @@ def test_the_rows_to_preload_hold_the_next_question_after_the_usual_answers(aske
     assert asked.ask("/questions/following?row=100000").status == 400
     for wrong in ("row=-1", "row=x", "row=99999999999", ""):
         assert asked.ask(f"/questions/following?{wrong}").status == 422
+
+
+def test_an_answer_that_comes_meanwhile_ends_the_preparation(asked_session, monkeypatch):
+    first, second = (one.row for one in asked_session.questions(2))
+    answered = asked_session.decisions.answered
+
+    def interrupted(answers):
+        monkeypatch.undo()
+        answer(asked_session, second, "unknown")
+        return answered(answers)
+
+    monkeypatch.setattr(asked_session.decisions, "answered", interrupted)
+    model = asked_session.target.model
+    monkeypatch.setattr(type(asked_session), "model", lambda _: model)
+    assert asked_session.following_rows(first) == []
+    assert len(asked_session.following_rows(asked_session.questions()[0].row)) > 0
+
+
+def test_an_answer_changes_the_model_in_the_same_way_whichever_came_last(asked_session):
+    first, second = (one.row for one in asked_session.questions(2))
+    answers = asked_session.target.given
+    one = asked_session.decisions.answered(answers.told([first, second], [-1, 0]))
+    assert asked_session.decisions.answered(answers.told([second, first], [0, -1])) is one
+    assert asked_session.decisions.answered(answers.told([first, second], [-1, 1])) is not one
+
+
+def test_of_a_run_with_a_preference_the_share_has_no_interval(first_asked_run, open_session, tmp_path):
+    model = uniot.load(first_asked_run.open(tmp_path / "first").folder)
+    toy = make_toy_domains(3, 2, 2, seed=1)
+    model.set_params(private_prior=0.4)
+    model.fit(toy.x_source, toy.y_source, toy.x_target).save(tmp_path / "run")
+    view = open_session(Target.open(tmp_path / "run")).question_view()
+    assert view["interval"] is None
+    assert view["share"] == f"Unknown: {100 * view['unknown']:.0f} %, by the preference of the run."
+    assert view["question"]["nearest"]
 
 
 def test_a_second_tab_that_answers_the_same_question_is_told(asked, asked_session):

@@ -212,12 +212,16 @@ class LabellingSession:
         """Prepare what follows the usual answers about a row; return the rows that the next question may be about."""
         if row >= len(self.target.names):
             raise DataError(f"there is no image {row}: this run has {len(self.target.names)}. Reload the page.")
-        model = self.model()
-        said = (int(model.target.nearest[row]), UNKNOWN, CANNOT_TELL)
-        # Without the lock: an answer that comes meanwhile does not wait.
-        answered = (self.decisions.answered(model.answers.told([row], [answer])) for answer in said)
-        rows = [one.prepare() for one in answered if one is not None]
-        return list(dict.fromkeys(other for other in rows if other is not None))
+        with self._lock:
+            model, begun = self.model(), self.revision
+        found: list[int | None] = []
+        # Without the lock: an answer that comes meanwhile does not wait, and ends this.
+        for answer in (int(model.target.nearest[row]), UNKNOWN, CANNOT_TELL):
+            after = self.decisions.answered(model.answers.told([row], [answer]))
+            if after is None or self.revision != begun:
+                break
+            found.append(after.prepare())
+        return [other for other in dict.fromkeys(found) if other is not None]
 
     def export(self, kind: Format = "csv") -> Exported:
         """Write the labels into the run folder in one of the formats; return the path and counts."""

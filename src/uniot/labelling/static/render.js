@@ -16,7 +16,7 @@ export function showProgress() {
   const { groups_named, groups, images_decided, images } = current.state.progress;
   byId("progress").value = images ? images_decided / images : 1;
   byId("progress-text").textContent =
-    `${groups_named} of ${count(groups, "group")} named, ${images_decided} of ${count(images, "image")} done`;
+    `${groups_named} of ${count(groups, "group")} named, ${images_decided} of ${count(images, "image")} labelled`;
   for (const [id, word] of [["undo", "Undo"], ["redo", "Redo"]]) {
     const step = current.state[id];
     byId(id).disabled = step === null;
