@@ -160,7 +160,10 @@ def test_a_run_with_images_is_asked_on_the_page(at_terminal, with_images, served
 
 
 def test_after_answers_on_the_page_the_next_step_is_said(at_terminal, with_images, served):
-    (with_images / "labels.csv").write_text("path,label,decision\nphotos/001.jpg,common-1,class\n", encoding="utf-8")
+    labels = with_images / "labels.csv"
+    labels.write_text("path,label,decision\nphotos/001.jpg,common-1,class\n", encoding="utf-8")
+    assert f"{with_images / 'labels.sqlite'}. Next: uniot report {with_images}" in at_terminal()[2]
+    labels.write_text("path,label,decision\nphotos/001.jpg,kettle,named\n", encoding="utf-8")
     assert f"Next: uniot adapt --continue {with_images}" in at_terminal()[2]
 
 

@@ -69,8 +69,11 @@ def serve_page(run: Path, options: PageOptions, again: str, view: Literal["quest
 
     serve(run, host=options.host, port=options.port, allow_network=options.allow_network, on_ready=on_ready)
     files = RunFiles(run)
-    if files.labels.is_file() and read_names(files.labels).names:
-        ended = f"every label is in {quoted(files.annotations)}. Next: {after_naming(run)}"
+    found = read_names(files.labels) if files.labels.is_file() else None
+    if found is not None and found.names:
+        # Answers are in predictions.csv already; names are for the next run.
+        following = command("report", run) if view == "questions" and not found.new_classes else after_naming(run)
+        ended = f"every label is in {quoted(files.annotations)}. Next: {following}"
     else:
         ended = f"nothing was {'named' if view is None else 'answered'} yet. Next: {again}"
     print_line("", err=True)
