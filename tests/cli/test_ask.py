@@ -122,7 +122,7 @@ def at_terminal(uniot, run, monkeypatch) -> Asked:
 
     def typed(*options: object) -> tuple[int, str, str]:
         monkeypatch.setattr(sys, "stdin", io.StringIO("q\n"))
-        monkeypatch.setattr(ASK, "_is_terminal", lambda: True)
+        monkeypatch.setattr(ASK, "is_interactive", lambda: True)
         return uniot("ask", run, *options)
 
     return typed

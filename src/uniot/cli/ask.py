@@ -21,7 +21,7 @@ from uniot.cli.page import (
     PagePort,
     serve_page,
 )
-from uniot.cli.screen import print_line, show_next, working
+from uniot.cli.screen import is_interactive, print_line, show_next, working
 from uniot.errors import DataError, SettingsError
 from uniot.io.text import command, counted, plural, quoted
 
@@ -125,11 +125,7 @@ def _can_show_page(run: Path) -> bool:
 
     from uniot.runs.pictures import Pictures
 
-    return _is_terminal() and all(map(find_spec, PACKAGES)) and Pictures.open(run) is not None
-
-
-def _is_terminal() -> bool:
-    return sys.stdin.isatty() and sys.stdout.isatty()
+    return is_interactive() and all(map(find_spec, PACKAGES)) and Pictures.open(run) is not None
 
 
 def _check_not_written(run: Path) -> None:

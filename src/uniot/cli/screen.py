@@ -125,6 +125,11 @@ class Screen(Console):
         _escape_streams()
 
 
+def is_interactive() -> bool:
+    """Return whether a person is at a terminal: neither input nor output is a pipe or a file."""
+    return sys.stdin.isatty() and sys.stdout.isatty()
+
+
 def console(width_of_a_file: int | None = None, *, err: bool = False) -> Screen:
     """Return a console on standard output, or on standard error, without colours if that is a file.
 
