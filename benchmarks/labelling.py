@@ -92,6 +92,9 @@ def with_target(model: AdaptedModel, n_images: int, n_groups: int, rng: np.rando
         model,
         target=Prediction(nearest, known, known_score, confidence, group, np.where(known, 0.0, 0.5)),
         target_features=features.astype(np.float32),
+        target_odds=np.where(known, 9.0, 1 / 9) * rng.uniform(0.5, 1.5, n_images),
+        target_nearest=nearest,
+        target_class_probability=np.full(n_images, 0.9),
         groups=replace(model.groups, group=group[~known], centres=centres.astype(np.float32)),
     )
 
