@@ -182,6 +182,11 @@ class Method(nn.Module):
             return features
         return in_blocks(partial(self.transform_rows, labelled=labelled), features, _BLOCK)
 
+    @property
+    def has_unit_rows(self) -> bool:
+        """Whether transformed rows have unit length; only a method with a space of its own may say so."""
+        return False
+
     def is_finalized(self) -> bool:
         """Whether everything that `decide` needs is there."""
         return True

@@ -127,6 +127,11 @@ class ClassSums:
         """Return the sums of all processes, given a function that adds a tensor over them."""
         return ClassSums(add(self.sums), add(self.counts))
 
+    def without_target_of_source(self) -> ClassSums:
+        """Return the sums without the labelled target samples of classes that the source has."""
+        kept = torch.stack([torch.ones_like(self.in_source), ~self.in_source])
+        return ClassSums(self.sums * kept[:, :, None], self.counts * kept)
+
     @property
     def in_source(self) -> Tensor:
         """Whether the source has a sample of each class, (n_classes,)."""

@@ -144,9 +144,9 @@ def fit(domains: Domains, settings: Settings, context: FitContext | None = None)
         answers = Answers() if context.answers is None else context.answers
         has_new = len(np.unique(class_index[~domains.in_target])) < len(classes)
         if has_new:
-            # Who said "unknown" did not know the new classes. Their samples are known now and say nothing about the
-            # line of the other classes; the answers that are left would all say "known".
-            answers = answers.of_classes.without_evidence()
+            # The samples that said most about the line are in the new classes now, and the answers that are left
+            # would nearly all say "known". What people said about a sample holds for this sample.
+            answers = answers.without_evidence()
         model = finalize(
             method,
             source,

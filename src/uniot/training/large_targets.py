@@ -144,8 +144,8 @@ def _with_note(model: AdaptedModel, n_fitted: int, n_target: int) -> Reliability
 def _transformed(model: AdaptedModel, target: Samples, rows: Tensor, ids: Tensor) -> Tensor:
     """Return the transformed features of samples, (n_samples, width); those of fitted samples are known already."""
     place = torch.searchsorted(rows, ids).clamp_max(len(rows) - 1)
-    # What a method that is fitted to a part makes of it are unit rows, which are kept as they are.
-    fitted = (rows[place] == ids) & (model.method.most_fitted_rows is not None)
+    # What a method that is fitted to a part makes of it are mostly unit rows, which are kept as they are.
+    fitted = (rows[place] == ids) & model.method.has_unit_rows
     transformed = torch.empty(len(ids), model.target_features.shape[1])
     transformed[fitted] = torch.from_numpy(model.target_features[place[fitted].numpy()])
     if not fitted.all():

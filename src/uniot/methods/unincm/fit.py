@@ -11,12 +11,16 @@ from uniot.errors import RunFolderError
 from uniot.io.tensor_files import MAKE_AGAIN, StoredTensors
 from uniot.methods.decision import Decision
 from uniot.methods.fitted import StoredTarget
+from uniot.methods.unincm.named import NamedClasses
 from uniot.methods.unincm.neighbours import LEAST_SAMPLES, Landmarks, Neighbours
-from uniot.methods.unincm.rejection import LEAST_LEVEL, Rejection
+from uniot.methods.unincm.rejection import LEAST_LEVEL, Rejection, class_ratios
 from uniot.methods.unincm.space import Metric
 
-# Keys of the rejection rules: for classes of the source, and for classes that were named in the target.
+# Keys of the rejection rules: for classes of the source, and for classes that were named in the target. Of the latter
+# only runs of earlier versions have one.
 OF_SOURCE, OF_TARGET = "source", "target"
+# Odds of the source classes relative to those of a named class that a sample is near enough to.
+_BEHIND = 0.5
 # A cosine may exceed one by rounding.
 _ONE = 1 + 1e-6
 _SCALARS = ("level", "similarity_prior", "membership_prior", "similarity_weight", "private_mean")
@@ -28,15 +32,18 @@ class UniNCMFit:
 
     Attributes:
         metric: the space, and the class means in it.
-        rejections: the rule for classes of the source, and that for classes that were named in the target.
+        rejections: the rule for classes of the source.
         neighbours: the target in that space; None if it is not stored or not smoothed.
         landmarks: means of several target samples, which replace a target that is not stored.
+        named: the line of classes that were named in the target; None if there are none. With it, the length of a
+            transformed row is the odds of being of one of them, and its direction is as without.
     """
 
     metric: Metric
     rejections: dict[str, Rejection]
     neighbours: Neighbours | None = None
     landmarks: Landmarks | None = None
+    named: NamedClasses | None = None
 
     @classmethod
     def read(cls, stored: StoredTensors, in_features: int, n_classes: int) -> UniNCMFit:
@@ -47,8 +54,8 @@ class UniNCMFit:
             part = stored.below(f"rejection_{kind}.")
             if part.tensors:
                 parts[kind] = _read_rejection(part, width)
-        n_named = int(metric.from_target.sum())
-        expected = {OF_SOURCE: n_classes - n_named, OF_TARGET: n_named}
+        n_named, named = int(metric.from_target.sum()), stored.below("named.")
+        expected = {OF_SOURCE: n_classes - n_named, OF_TARGET: 0 if named.tensors else n_named}
         if {kind: len(rule.presence) for kind, rule in parts.items()} != {k: n for k, n in expected.items() if n}:
             raise RunFolderError(f"{stored.where} does not have one rejection rule per class. {MAKE_AGAIN}")
         neighbours, landmarks = stored.below("neighbours."), stored.below("landmarks.")
@@ -57,6 +64,7 @@ class UniNCMFit:
             parts,
             Neighbours.read(neighbours, width) if neighbours.tensors else None,
             Landmarks.read(landmarks, width) if landmarks.tensors else None,
+            NamedClasses.read(named, in_features) if named.tensors else None,
         )
 
     def tensors(self) -> dict[str, Tensor]:
@@ -67,15 +75,34 @@ class UniNCMFit:
             parts["neighbours"] = self.neighbours.tensors()
         if self.landmarks is not None:
             parts["landmarks"] = vars(self.landmarks)
+        if self.named is not None:
+            parts["named"] = vars(self.named)
         return {f"{part}.{name}": tensor for part, own in parts.items() for name, tensor in own.items()}
 
     def decide(self, rows: Tensor) -> Decision:
         """Return known for samples whose similarity, membership and presence together reach the threshold."""
         from_target = self.metric.from_target
+        if self.named is not None:
+            return self._decide_with_named(rows)
         columns = [torch.nonzero(from_target == (kind == OF_TARGET)).flatten() for kind in self.rejections]
         odds = torch.cat([rejection.odds(rows) for rejection in self.rejections.values()], dim=1)
         odds = odds[:, torch.cat(columns).argsort()]
         return Decision(odds, odds.max(dim=1).values >= 1)
+
+    def _decide_with_named(self, rows: Tensor) -> Decision:
+        """Decide about rows whose length is the odds of being of a named class; these come before the source's."""
+        from_target = self.metric.from_target
+        length = rows.double().norm(dim=1, keepdim=True).clamp_min(1e-12)
+        directions = (rows / length).float()
+        parts = [length * class_ratios(directions, self.metric.prototypes[from_target])]
+        if OF_SOURCE in self.rejections:
+            odds = self.rejections[OF_SOURCE].odds(directions)
+            largest = odds.max(dim=1, keepdim=True).values
+            behind = (_BEHIND * length / largest).clamp_max(1)
+            parts.insert(0, odds * torch.where(length >= 1, behind, 1.0))
+        columns = torch.cat([torch.nonzero(~from_target).flatten(), torch.nonzero(from_target).flatten()])
+        joined = torch.cat(parts, dim=1)[:, columns.argsort()]
+        return Decision(joined, joined.max(dim=1).values >= 1)
 
     def stored_target(self) -> StoredTarget:
         """Describe the stored target and the landmarks."""

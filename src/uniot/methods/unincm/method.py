@@ -12,14 +12,16 @@ from dataclasses import replace
 from functools import partial
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from uniot.config import Settings
 from uniot.errors import SettingsError
 from uniot.methods.base import Batch, FinalFeatures, Losses, Method, MethodInfo, unchanged
 from uniot.methods.decision import Decision
-from uniot.methods.fitted import FittedState, GivenPrototypes, StoredTarget, TargetStatistics
-from uniot.methods.unincm.fit import OF_SOURCE, OF_TARGET, UniNCMFit
+from uniot.methods.fitted import ClassSums, FittedState, GivenPrototypes, StoredTarget, TargetStatistics
+from uniot.methods.unincm.fit import OF_SOURCE, UniNCMFit
+from uniot.methods.unincm.named import NamedClasses, fit_named_classes
 from uniot.methods.unincm.neighbours import MOST_STORED, Neighbours, fit_landmarks
 from uniot.methods.unincm.options import (
     UniNCMOptions,
@@ -38,6 +40,8 @@ _MOST_ROWS = 20_000
 # A neighbourhood that is larger than a class blurs it, a small one is noisy: a hundredth of the target is a fifth of a
 # class if there are twenty; within bounds, and never more than a twentieth of a small target.
 _FEWEST, _MOST, _PART_OF_TARGET, _MOST_OF_TARGET = 6, 20, 100, 20
+# Target samples that the line of named classes is fitted to, besides labelled ones; and the cosine of equal samples.
+_MOST_COMPARED, _SAME_SAMPLE = 3000, 1 - 1e-6
 
 
 class UniNCMMethod(Method):
@@ -122,11 +126,19 @@ class UniNCMMethod(Method):
         embeddings, options, generator = final.whole_target(), self.options, final.generator
         n_neighbours = self.n_neighbours(len(embeddings))
         some = torch.randperm(len(embeddings), generator=generator)[:_MOST_ROWS].sort().values
+        class_sums, used = final.class_sums, torch.ones_like(final.in_target)
+        if class_sums is None:
+            class_sums = ClassSums.of(
+                [(final.source, final.classes, final.in_target)], self.n_classes, embeddings.shape[1]
+            )
+        if class_sums.in_source.any() and not class_sums.in_source.all():
+            # With new classes, the rule of the source classes stays that of a run without labels of the target.
+            used, class_sums = ~final.in_target, class_sums.without_target_of_source()
         metric = fit_metric(
-            final.source,
-            final.classes,
+            final.source[used],
+            final.classes[used],
             embeddings[some],
-            in_target=final.in_target,
+            in_target=final.in_target[used],
             n_classes=self.n_classes,
             n_neighbours=n_neighbours,
             width=options.width,
@@ -134,7 +146,7 @@ class UniNCMMethod(Method):
             generator=generator,
             own_centres=options.own_centres,
             whitens=options.whitens,
-            class_sums=final.class_sums,
+            class_sums=class_sums,
             given=self._given,
         )
         self.fitted.value = UniNCMFit(metric, {})
@@ -145,22 +157,26 @@ class UniNCMMethod(Method):
             self.fitted.value = UniNCMFit(metric, {}, neighbours)
             rows = self.transform(embeddings)
             self.fitted.value = UniNCMFit(metric, {}, neighbours, fit_landmarks(alone, rows, generator))
-        rejections = self._fit_rejections(rows, final.source[final.in_target], final.classes[final.in_target])
-        self.fitted.value = replace(self.fitted.get(), rejections=rejections)
+        self.fitted.value = replace(self.fitted.get(), rejections=self._fit_rejections(rows))
+        directions = rows
+        if metric.from_target.any():
+            named = self._fit_named(embeddings, rows, final.source[final.in_target], final.classes[final.in_target])
+            self.fitted.value = replace(self.fitted.get(), named=named)
+            rows = self.transform(embeddings)
         # Without smoothing, the nearest class of a sample is always that of its neighbourhood.
-        self.statistics = None if options.n_neighbours == 0 else self._statistics(alone, rows, generator)
+        odds = self.fitted.get().decide(rows).odds
+        self.statistics = None if options.n_neighbours == 0 else self._statistics(alone, directions, odds, generator)
         return rows
 
     def is_finalized(self) -> bool:
         """Whether the rule is fitted."""
         return self.fitted.value is not None
 
-    def _statistics(self, alone: Tensor, rows: Tensor, generator: torch.Generator) -> TargetStatistics:
+    def _statistics(self, alone: Tensor, rows: Tensor, odds: Tensor, generator: torch.Generator) -> TargetStatistics:
         fit = self.fitted.get()
         rule = partial(
             fit_rejection, n_neighbours=self.n_neighbours(len(rows)), estimates_prior=self.options.estimates_prior
         )
-        odds = fit.decide(rows).odds
         return target_statistics(alone, rows, odds, fit.metric.prototypes, fit_rule=rule, generator=generator)
 
     def n_neighbours(self, n_target: int) -> int:
@@ -168,39 +184,61 @@ class UniNCMMethod(Method):
         by_size = min(max(_FEWEST, round(n_target / _PART_OF_TARGET)), _MOST)
         return min(self.options.n_neighbours or by_size, max(1, n_target // _MOST_OF_TARGET))
 
-    def _fit_rejections(self, rows: Tensor, named: Tensor, classes: Tensor) -> dict[str, Rejection]:
-        """Fit the rule for the classes of the source, and that for classes that were named in the target.
+    def _fit_rejections(self, rows: Tensor) -> dict[str, Rejection]:
+        """Fit the rule for the classes of the source to the target, (n_samples, width).
 
         Target samples that were confirmed as a source class move its prototype. The rule is fitted to the prototypes of
-        the source alone, because a confirmed class would otherwise set a level that others cannot reach. There is no
-        shift between the target and classes that were named in it, and the level of their samples is known.
+        the source alone, because a confirmed class would otherwise set a level that others cannot reach.
+        """
+        metric = self.fitted.get().metric
+        in_source = ~metric.from_target
+        if not in_source.any():
+            return {}
+        fitted = fit_rejection(
+            rows,
+            metric.prototypes_in_source[in_source],
+            n_neighbours=self.n_neighbours(len(rows)),
+            estimates_prior=self.options.estimates_prior,
+        )
+        return {OF_SOURCE: replace(fitted, prototypes=metric.prototypes[in_source])}
+
+    def _fit_named(self, embeddings: Tensor, rows: Tensor, labelled: Tensor, classes: Tensor) -> NamedClasses:
+        """Fit the line of the classes that were named in the target.
 
         Args:
-            rows: the target, (n_samples, width).
-            named: features of its samples that have a label, (m, in_features).
-            classes: class index per labelled sample, (m,).
+            embeddings: the target, (n_samples, in_features).
+            rows: the same by `transform`, (n_samples, width).
+            labelled: embeddings of target samples that people labelled, (m, in_features).
+            classes: class index of each, (m,).
         """
-        metric, found, estimates = self.fitted.get().metric, {}, self.options.estimates_prior
-        from_target = metric.from_target
-        if not from_target.all():
-            n_neighbours = self.n_neighbours(len(rows))
-            prototypes = metric.prototypes_in_source[~from_target]
-            fitted = fit_rejection(rows, prototypes, n_neighbours=n_neighbours, estimates_prior=estimates)
-            found[OF_SOURCE] = replace(fitted, prototypes=metric.prototypes[~from_target])
-        if from_target.any():
-            own = (self.transform(named).double() @ metric.prototypes.double().t()).gather(1, classes[:, None])
-            level, prototypes = float(own[from_target[classes]].median()), metric.prototypes[from_target]
-            fitted = fit_rejection(rows, prototypes, n_neighbours=1, level=level, estimates_prior=estimates)
-            found[OF_TARGET] = fitted
-        return found
+        fit = self.fitted.get()
+        from_target, own = fit.metric.from_target, fit.metric.centred(labelled)
+        if OF_SOURCE not in fit.rejections:
+            return fit_named_classes(own, classes, from_target)
+        some = torch.arange(0, len(rows), -(-len(rows) // _MOST_COMPARED))
+        largest, nearest = fit.rejections[OF_SOURCE].odds(rows[some]).max(dim=1)
+        others = fit.metric.centred(embeddings[some])
+        # What a person labelled has that class, whatever the rule says.
+        known = (largest >= 1) & ((others @ own.t()).max(dim=1).values < _SAME_SAMPLE)
+        of_rule = torch.nonzero(~from_target).flatten()[nearest[known]]
+        return fit_named_classes(torch.cat([own, others[known]]), torch.cat([classes, of_rule]), from_target)
 
     def transform_rows(self, rows: Tensor, *, labelled: bool = False) -> Tensor:
-        """Return directions in the metric's space, unit rows; for target samples those of their neighbourhood."""
+        """Return directions in the metric's space; for target samples those of their neighbourhood.
+
+        The rows have unit length, or, if classes were named in the target, the odds of being of one of them.
+        """
         fit = self.fitted.get()
         if labelled:
             return fit.metric.source_rows(rows)
         directions, summary = fit.metric.target_rows(rows), fit.neighbours or fit.landmarks
-        return directions if summary is None else summary.transform(directions)
+        directions = directions if summary is None else summary.transform(directions)
+        return directions if fit.named is None else directions * fit.named.odds(fit.metric.centred(rows))
+
+    @property
+    def has_unit_rows(self) -> bool:
+        """Whether transformed rows have unit length, which they have not after classes were named in the target."""
+        return self.fitted.get().named is None
 
     def decide(self, features: Tensor) -> Decision:
         """Decide by similarity, membership and presence."""

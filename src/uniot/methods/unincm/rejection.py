@@ -93,8 +93,22 @@ class Rejection:
         known, cosines = self.known_probability(rows)
         known = known.clamp(1e-6, 1 - 1e-6)
         odds = known / (1 - known) * ((1 - _THRESHOLD) / _THRESHOLD)
-        below = (cosines - cosines.max(dim=1, keepdim=True).values) / (_SOFTNESS * self.level)
-        return odds[:, None] * below.clamp_min(-500).exp()
+        return odds[:, None] * _ratios(cosines, self.level)
+
+
+def class_ratios(rows: Tensor, prototypes: Tensor) -> Tensor:
+    """Return the odds of each class relative to those of the nearest one, (n_samples, n_classes), float64.
+
+    Args:
+        rows: (n, p), unit rows.
+        prototypes: class means, (c, p), unit rows.
+    """
+    return _ratios(rows.double() @ prototypes.double().t(), torch.ones((), dtype=torch.float64))
+
+
+def _ratios(cosines: Tensor, level: Tensor) -> Tensor:
+    below = (cosines - cosines.max(dim=1, keepdim=True).values) / (_SOFTNESS * level)
+    return below.clamp_min(-500).exp()
 
 
 def fit_rejection(

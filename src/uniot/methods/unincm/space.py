@@ -58,6 +58,10 @@ class Metric:
         """Return the directions of target embeddings, (n_samples, width), unit rows."""
         return F.normalize((F.normalize(embeddings, dim=1) - self.target_centre) @ self.basis, dim=1)
 
+    def centred(self, embeddings: Tensor) -> Tensor:
+        """Return the directions of target embeddings from the target's centre, (n_samples, n_features), unit rows."""
+        return F.normalize(F.normalize(embeddings.float(), dim=1) - self.target_centre, dim=1)
+
 
 def fit_metric(
     source: Tensor,
