@@ -15,6 +15,8 @@ named     of the new samples of classes that got a name, those with the right na
 common    of the new samples of common classes, those with the right label: by the first run, on the page, and after.
 target    accuracy over the fitted target: on the page, and after; "gain" is the difference. "changed" counts labels
           that the oracle gave, by naming their group, and the next run changed.
+
+Tasks in which no group got the name of a new class are left out, and counted.
 """
 
 from __future__ import annotations
@@ -102,9 +104,11 @@ def line_of(task: Split) -> Line:
     first = first_run(task.data)
     target, state = named_by_oracle(task, first)
     page = first.with_annotations(target.annotations(state))
-    after = continued(task.data, target, state) if state.names else page
-    before, shown, then = (labels_of_new(model, task.new) for model in (first, page, after))
     names = sorted(set(state.names.values()) & set(task.private.tolist()))
+    if not names:
+        return {"new_classes": 0}
+    after = continued(task.data, target, state)
+    before, shown, then = (labels_of_new(model, task.new) for model in (first, page, after))
     unseen, named, common = (np.isin(task.truth, kinds) for kinds in (task.unseen, names, task.common))
     was_unknown = unseen & (before == "unknown")
     own, own_after, given = labels_of(page), labels_of(after), np.isin(first.target.group, sorted(state.names))
@@ -159,8 +163,13 @@ def main() -> None:
     parser.add_argument("--csv", type=Path, help="keep every line here")
     options = parser.parse_args()
     found: list[Line] = []
+    left_out = 0
     for name, pair, seed, task in tasks(options.sets, options.seeds[: 1 if options.quick else None], options.features):
-        found.append({"set": name, "task": pair, "seed": seed, **line_of(task)})
+        line = line_of(task)
+        if not line["new_classes"]:
+            left_out += 1
+            continue
+        found.append({"set": name, "task": pair, "seed": seed, **line})
         print({key: round(value, 3) if isinstance(value, float) else value for key, value in found[-1].items()})
         sys.stdout.flush()
     if options.csv is not None:
@@ -170,6 +179,7 @@ def main() -> None:
             [[round(value, 4) if isinstance(value, float) else value for value in line.values()] for line in found],
         )
     print_means(found)
+    print(f"{left_out} tasks without a new name are left out")
 
 
 def print_means(found: list[Line]) -> None:

@@ -287,7 +287,8 @@ def test_named_images_are_classes_of_the_next_run_which_knows_that_they_are_of_t
     told = uniot("adapt", "--continue", "first", folder=place).stdout
     assert f"{len(named)} samples that you labelled keep their labels." in told
     model = load_model(place / "first-continued")
-    assert len(model.method.fitted.get().rejections["target"].presence) == 1
+    assert model.method.fitted.get().metric.from_target.tolist() == (model.classes == "triangle").tolist()
+    assert model.method.fitted.get().named is not None
     assert len(model.method.fitted.get().rejections["source"].presence) == len(model.classes) - 1
 
 

@@ -139,10 +139,25 @@ def test_what_people_called_unknown_stays_unknown_and_moves_the_line(toy, first)
     model, _ = next_run(toy, names(**{str(row): ("", "unknown") for row in known}))
     assert not model.target.known[known].any()
     assert len(model.answers.evidence) == 5
-    # Who called a sample unknown did not know the new class.
-    other = np.flatnonzero(~first.target.known)[0]
-    given = {str(row): ("", "unknown") for row in known} | {str(other): ("kettle", "named")}
-    assert next_run(toy, names(**given))[0].answers.by_row.keys() == {int(other)}
+
+
+def test_what_people_called_unknown_stays_unknown_beside_a_new_class(toy, first, tmp_path):
+    known, other = np.flatnonzero(first.target.known)[:5], np.flatnonzero(~first.target.known)
+    group = other[first.target.group[other] == 0]
+    given = {str(row): ("", "unknown") for row in [*known, group[0]]} | {str(row): ("pot", "named") for row in group[1:]}
+    model, _ = next_run(toy, names(**given))
+    save_model(model, tmp_path / "run")
+    for one in (model, load_model(tmp_path / "run"), model.with_preference(prefer="known")):
+        assert set(one.labels(one.target)[[*known, group[0]]]) == {"unknown"}
+        assert set(one.labels(one.target)[group[1:]]) == {"pot"}
+    assert not len(model.answers.evidence)
+
+
+def test_names_of_all_groups_leave_the_labels_of_known_samples_as_they_were(toy, first):
+    rows = np.flatnonzero(~first.target.known)
+    model, _ = next_run(toy, names(**{str(row): (f"new-{first.target.group[row]}", "named") for row in rows}))
+    known = first.target.known
+    assert np.array_equal(model.labels(model.target)[known], first.labels(first.target)[known])
 
 
 def test_a_person_who_says_unknown_is_in_the_table_without_a_label(first):

@@ -156,9 +156,9 @@ def test_classes_that_were_named_in_the_target_join_those_of_the_source(n_named)
     if n_named < 4:
         assert (model.labels_[np.isin(truth, private[n_named:])] == "unknown").mean() > 0.9
     assert np.array_equal(model.predict(data.x_target), model.labels_)
-    # Nothing lies between a named class and the target: its samples reach a level of their own.
-    rules = model.model_.method.fitted.value.rejections
-    assert rules["target"].level > rules["source"].level
+    fitted = model.model_.method.fitted.value
+    assert list(fitted.rejections) == ["source"]
+    assert int(fitted.metric.from_target.sum()) == n_named
 
 
 def test_a_class_that_was_confirmed_does_not_change_the_rule_for_the_others():

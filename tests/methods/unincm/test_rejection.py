@@ -95,16 +95,6 @@ def test_where_every_cluster_has_its_class_nothing_is_rejected():
     assert known(fit_rejection(rows, prototypes, n_neighbours=6), rows).all()
 
 
-def test_named_classes_are_judged_by_the_level_that_their_samples_reach():
-    prototypes = directions(3)
-    rows = clusters(torch.cat([prototypes, directions(8)[5:]]), 30, noise=0.05)
-    rule = fit_rejection(rows, prototypes, n_neighbours=1, level=0.9)
-    assert float(rule.level) == pytest.approx(0.9)
-    assert rule.presence.eq(1).all()
-    torch.testing.assert_close(rule.exemplars, prototypes)
-    assert known(rule, rows).view(6, 30).float().mean(dim=1).tolist() == [1, 1, 1, 0, 0, 0]
-
-
 def test_share_of_at_least_one_is_a_probability_of_at_least_the_threshold():
     prototypes = directions(5)
     rows = clusters(directions(9), 30, noise=0.1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -19,7 +19,7 @@ from uniot.methods.unincm.space import Metric
 # Keys of the rejection rules: for classes of the source, and for classes that were named in the target. Of the latter
 # only runs of earlier versions have one.
 OF_SOURCE, OF_TARGET = "source", "target"
-# Odds of the source classes relative to those of a named class that a sample is near enough to.
+# Most odds of the named classes relative to those of a source class whose rule calls the sample known.
 _BEHIND = 0.5
 # A cosine may exceed one by rounding.
 _ONE = 1 + 1e-6
@@ -44,6 +44,14 @@ class UniNCMFit:
     neighbours: Neighbours | None = None
     landmarks: Landmarks | None = None
     named: NamedClasses | None = None
+    _named_prototypes: Tensor = field(init=False, repr=False)
+    _order: Tensor = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        # Computed here, because an exported graph cannot select by a mask.
+        from_target = self.metric.from_target
+        object.__setattr__(self, "_named_prototypes", self.metric.prototypes[from_target])
+        object.__setattr__(self, "_order", from_target.byte().argsort(stable=True).argsort())
 
     @classmethod
     def read(cls, stored: StoredTensors, in_features: int, n_classes: int) -> UniNCMFit:
@@ -58,6 +66,8 @@ class UniNCMFit:
         expected = {OF_SOURCE: n_classes - n_named, OF_TARGET: 0 if named.tensors else n_named}
         if {kind: len(rule.presence) for kind, rule in parts.items()} != {k: n for k, n in expected.items() if n}:
             raise RunFolderError(f"{stored.where} does not have one rejection rule per class. {MAKE_AGAIN}")
+        if named.tensors and not n_named:
+            raise RunFolderError(f"{stored.where} has the line of named classes, and none was named. {MAKE_AGAIN}")
         neighbours, landmarks = stored.below("neighbours."), stored.below("landmarks.")
         return cls(
             metric,
@@ -81,28 +91,24 @@ class UniNCMFit:
 
     def decide(self, rows: Tensor) -> Decision:
         """Return known for samples whose similarity, membership and presence together reach the threshold."""
-        from_target = self.metric.from_target
         if self.named is not None:
             return self._decide_with_named(rows)
-        columns = [torch.nonzero(from_target == (kind == OF_TARGET)).flatten() for kind in self.rejections]
-        odds = torch.cat([rejection.odds(rows) for rejection in self.rejections.values()], dim=1)
-        odds = odds[:, torch.cat(columns).argsort()]
+        rules = [self.rejections[kind] for kind in (OF_SOURCE, OF_TARGET) if kind in self.rejections]
+        odds = torch.cat([rule.odds(rows) for rule in rules], dim=1)[:, self._order]
         return Decision(odds, odds.max(dim=1).values >= 1)
 
     def _decide_with_named(self, rows: Tensor) -> Decision:
-        """Decide about rows whose length is the odds of being of a named class; these come before the source's."""
-        from_target = self.metric.from_target
+        """Decide about rows whose length is the odds of being of a named class, if no source class is known in them."""
         length = rows.double().norm(dim=1, keepdim=True).clamp_min(1e-12)
         directions = (rows / length).float()
-        parts = [length * class_ratios(directions, self.metric.prototypes[from_target])]
+        parts = []
         if OF_SOURCE in self.rejections:
-            odds = self.rejections[OF_SOURCE].odds(directions)
-            largest = odds.max(dim=1, keepdim=True).values
-            behind = (_BEHIND * length / largest).clamp_max(1)
-            parts.insert(0, odds * torch.where(length >= 1, behind, 1.0))
-        columns = torch.cat([torch.nonzero(~from_target).flatten(), torch.nonzero(from_target).flatten()])
-        joined = torch.cat(parts, dim=1)[:, columns.argsort()]
-        return Decision(joined, joined.max(dim=1).values >= 1)
+            parts.append(self.rejections[OF_SOURCE].odds(directions))
+            largest = parts[0].max(dim=1, keepdim=True).values
+            length = torch.where(largest >= 1, length.minimum(_BEHIND * largest), length)
+        parts.append(length * class_ratios(directions, self._named_prototypes))
+        odds = torch.cat(parts, dim=1)[:, self._order]
+        return Decision(odds, odds.max(dim=1).values >= 1)
 
     def stored_target(self) -> StoredTarget:
         """Describe the stored target and the landmarks."""

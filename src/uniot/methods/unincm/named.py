@@ -15,7 +15,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from uniot.io.tensor_files import StoredTensors
+from uniot.errors import RunFolderError
+from uniot.io.tensor_files import MAKE_AGAIN, StoredTensors
 from uniot.methods.unincm.neighbours import similar_groups
 from uniot.methods.unincm.space import quantile
 
@@ -43,8 +44,11 @@ class NamedClasses:
     @classmethod
     def read(cls, stored: StoredTensors, in_features: int) -> NamedClasses:
         """Return the stored line; raises RunFolderError if it is damaged."""
+        means = stored.take("means", (None, in_features), torch.float32)
+        if not len(means):
+            raise RunFolderError(f"{stored.where} has named classes without samples. {MAKE_AGAIN}")
         return cls(
-            means=stored.take("means", (None, in_features), torch.float32),
+            means=means,
             threshold=stored.take("threshold", (), torch.float64, low=-1, high=1),
             scale=stored.take("scale", (), torch.float64, low=1e-6, high=2),
         )

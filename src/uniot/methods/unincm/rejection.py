@@ -116,7 +116,6 @@ def fit_rejection(
     prototypes: Tensor,
     *,
     n_neighbours: int,
-    level: float | None = None,
     estimates_prior: bool = True,
 ) -> Rejection:
     """Fit the rule on the whole target.
@@ -125,29 +124,22 @@ def fit_rejection(
         rows: directions of the target samples, (n, p), unit rows.
         prototypes: class means, (c, p), unit rows.
         n_neighbours: samples that were averaged; a class has at least as many exemplars if it has as many samples.
-        level: cosine that samples of these classes reach, if they were named in the target itself: then they are
-            present, and similarity alone decides. Estimated from the target if None.
         estimates_prior: whether the private-class priors are estimated; otherwise they are one half.
 
     Returns:
         The fitted rule.
     """
     seen = _Seen.of(rows, prototypes)
-    is_named = level is not None
-    found = max(quantile(seen.similarity, _LEVEL_QUANTILE) if level is None else level, LEAST_LEVEL)
-    private_mean = min(max(chance_similarity(rows, prototypes) / found, 0.0), 1.0)
-    unit = torch.tensor([found, private_mean], dtype=torch.float64)
-    by_similarity = _similarity_ratio(seen.similarity, unit[0], unit[1])
-    similarity_prior = _private_prior(by_similarity) if estimates_prior else 0.5
-    # A copy, because tensors that share memory cannot be saved next to each other.
-    exemplars, presence = prototypes.clone(), torch.ones(len(prototypes), dtype=torch.float64)
-    membership_prior, weight = 0.5, 1.0
-    if not is_named:
-        exemplars, presence, weight = seen.exemplars(rows, n_neighbours), seen.presence(), _SIMILARITY_WEIGHT
-        if estimates_prior:
-            by_membership = _membership_ratio(_own_cosine(rows, exemplars, seen.nearest), len(prototypes))
-            membership_prior = _private_prior(by_membership, presence[seen.nearest])
-    scalars = (found, similarity_prior, membership_prior, weight, private_mean)
+    level = max(quantile(seen.similarity, _LEVEL_QUANTILE), LEAST_LEVEL)
+    private_mean = min(max(chance_similarity(rows, prototypes) / level, 0.0), 1.0)
+    exemplars, presence = seen.exemplars(rows, n_neighbours), seen.presence()
+    similarity_prior = membership_prior = 0.5
+    if estimates_prior:
+        unit = torch.tensor([level, private_mean], dtype=torch.float64)
+        similarity_prior = _private_prior(_similarity_ratio(seen.similarity, unit[0], unit[1]))
+        by_membership = _membership_ratio(_own_cosine(rows, exemplars, seen.nearest), len(prototypes))
+        membership_prior = _private_prior(by_membership, presence[seen.nearest])
+    scalars = (level, similarity_prior, membership_prior, _SIMILARITY_WEIGHT, private_mean)
     return Rejection(prototypes, exemplars, presence, *(torch.tensor(value, dtype=torch.float64) for value in scalars))
 
 
