@@ -144,7 +144,9 @@ def test_what_people_called_unknown_stays_unknown_and_moves_the_line(toy, first)
 def test_what_people_called_unknown_stays_unknown_beside_a_new_class(toy, first, tmp_path):
     known, other = np.flatnonzero(first.target.known)[:5], np.flatnonzero(~first.target.known)
     group = other[first.target.group[other] == 0]
-    given = {str(row): ("", "unknown") for row in [*known, group[0]]} | {str(row): ("pot", "named") for row in group[1:]}
+    given = {str(row): ("", "unknown") for row in [*known, group[0]]} | {
+        str(row): ("pot", "named") for row in group[1:]
+    }
     model, _ = next_run(toy, names(**given))
     save_model(model, tmp_path / "run")
     for one in (model, load_model(tmp_path / "run"), model.with_preference(prefer="known")):

@@ -114,7 +114,9 @@ def test_the_threshold_is_the_higher_of_both_bounds(seed, each, n_named):
     own, others = [], []
     for row, index in zip(rows, classes, strict=True):
         # A class of fewer than ten samples has one mean.
-        to_others = [F.normalize(rows[classes == other].sum(dim=0), dim=0) @ row for other in range(4) if other != index]
+        to_others = [
+            F.normalize(rows[classes == other].sum(dim=0), dim=0) @ row for other in range(4) if other != index
+        ]
         others.append(float(max(to_others)))
         if index < n_named:
             own.append(float(F.normalize(rows[classes == index].sum(dim=0) - row, dim=0) @ row))
@@ -141,8 +143,12 @@ def test_samples_of_no_class_are_below_the_line_and_odds_rise_with_the_cosine():
 
 def test_a_named_class_of_one_sample_and_one_of_copies_give_finite_odds():
     rows, classes = clusters(2, 12, 0.2)
-    one = fit_named_classes(torch.cat([rows, rows[:1] * -1]), torch.cat([classes, torch.tensor([2])]), torch.arange(3) > 1)
+    one = fit_named_classes(
+        torch.cat([rows, rows[:1] * -1]), torch.cat([classes, torch.tensor([2])]), torch.arange(3) > 1
+    )
     assert torch.isfinite(one.odds(rows)).all()
-    copies = fit_named_classes(rows[:1].expand(8, -1), torch.zeros(8, dtype=torch.long), torch.ones(1, dtype=torch.bool))
+    copies = fit_named_classes(
+        rows[:1].expand(8, -1), torch.zeros(8, dtype=torch.long), torch.ones(1, dtype=torch.bool)
+    )
     assert float(copies.odds(rows[:1])) >= 1
     assert torch.isfinite(copies.odds(rows)).all()
