@@ -17,7 +17,7 @@ from uniot.labelling.target import Target
 from uniot.methods.registry import check_start
 from uniot.runs.loading import load_model
 from uniot.runs.saving import save_model
-from uniot.training.domains import domains_from_arrays
+from uniot.training.domains import domains_from_arrays, inputs_of
 from uniot.training.fit import FitContext, fit
 
 SETTINGS = Settings(method="unincm", seed=0)
@@ -221,3 +221,20 @@ def test_a_method_that_cannot_continue_says_so_before_the_work(first, method, tr
     with pytest.raises(SettingsError, match=words):
         check_start(method, first.method, trains=trains)
     check_start("unincm", first.method, trains=False)
+
+
+def test_a_new_sample_far_from_everything_has_no_name_before_the_next_run(toy, first):
+    target, state = target_of(first), target_of(first).initial_state()
+    for group in range(first.groups.n_groups):
+        state.apply(rename(state, group, f"new-{group}"))
+    page = first.with_annotations(target.annotations(state))
+    generator = np.random.default_rng(0)
+    strange = generator.normal(size=(200, toy.x_target.shape[1])) * toy.x_target.std() + toy.x_target.mean(axis=0)
+    called = page.predict(inputs_of(strange, page))
+    unknown = ~first.predict(inputs_of(strange, first)).known
+    assert unknown.sum() > 50
+    assert (page.labels(called)[unknown] == "unknown").mean() > 0.9
+    assert (called.group_confidence[called.group < 0] == 0).all()
+    # Samples of the target have the names of their groups.
+    again = page.labels(page.predict(inputs_of(toy.x_target, page)))
+    assert np.array_equal(again, page.labels(page.target))

@@ -202,6 +202,7 @@ class Annotations:
         features: np.ndarray,
         target_features: np.ndarray,
         samples: Sequence[str] | None = None,
+        is_far: np.ndarray | None = None,
     ) -> Prediction:
         """Apply the annotations to the predictions for other samples.
 
@@ -214,6 +215,8 @@ class Annotations:
             features: unit rows of the samples, (n_samples, n_features).
             target_features: unit rows of the target, (n_target, n_features).
             samples: names of the samples, to recognise those of the target; None if they have none.
+            is_far: samples that are too far from the target for the name of a group, (n_samples,); they are unknown,
+                without a group. None if that cannot be told.
 
         Returns:
             The corrected predictions.
@@ -222,7 +225,15 @@ class Annotations:
         same = self._same_rows(features, target_features, samples)
         is_decided = (same >= 0) & self.changed[same]
         places[is_decided] = self.place[same[is_decided]]
-        return self._placed(answers, places, is_decided & self.by_hand[same], is_decided & self._waiting[same])
+        placed = self._placed(answers, places, is_decided & self.by_hand[same], is_decided & self._waiting[same])
+        if is_far is None:
+            return placed
+        nameless = is_far & ~is_decided & np.isin(placed.group, list(self.group_names))
+        return replace(
+            placed,
+            group=np.where(nameless, -1, placed.group),
+            group_confidence=np.where(nameless, 0.0, placed.group_confidence).astype(placed.group_confidence.dtype),
+        )
 
     def _same_rows(
         self, features: np.ndarray, target_features: np.ndarray, samples: Sequence[str] | None

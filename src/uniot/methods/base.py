@@ -187,6 +187,14 @@ class Method(nn.Module):
         """Whether transformed rows have unit length; only a method with a space of its own may say so."""
         return False
 
+    def is_far(self, features: Tensor) -> Tensor | None:
+        """Return which samples are farther from the target than its own samples are, (n_samples,), if that is known.
+
+        Args:
+            features: as for `transform`, (n_samples, n_features).
+        """
+        return None
+
     def is_finalized(self) -> bool:
         """Whether everything that `decide` needs is there."""
         return True

@@ -378,7 +378,8 @@ class AdaptedModel:
         return Prediction.joined(blocks)
 
     def _predict_block(self, inputs: Tensor, samples: Sequence[str] | None) -> Prediction:
-        transformed = self._transformed(inputs)
+        given = features_of_inputs(self.method, inputs)
+        transformed = self.method.transform(given)
         decision, features = self.decide(transformed), unit_rows(transformed)
         groups = NearestGroups.of(self.groups, features)
         answers = groups.applied_to(
@@ -393,7 +394,9 @@ class AdaptedModel:
         )
         if self.annotations is None:
             return answers
-        return self.annotations.for_new(answers, features, self.target_features, samples)
+        far = self.method.is_far(given) if self.group_names else None
+        is_far = None if far is None else far.numpy()
+        return self.annotations.for_new(answers, features, self.target_features, samples, is_far)
 
     def features(self, inputs: Tensor) -> np.ndarray:
         """Return transformed features of unit norm, (n_samples, n_features)."""

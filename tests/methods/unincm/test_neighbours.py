@@ -126,3 +126,19 @@ def test_many_rows_without_the_package_for_them_are_an_error_that_names_it(few_a
     monkeypatch.setitem(sys.modules, "faiss", None)
     with pytest.raises(DataError, match=r"neighbours of 2000 samples needs faiss.*pip install 'uniot\[large\]'"):
         Neighbours(in_clusters(2000), 8).of_stored  # noqa: B018
+
+
+def test_stored_rows_are_near_and_most_new_rows_of_the_same_kind_too():
+    generator = torch.Generator().manual_seed(0)
+    centres = F.normalize(torch.randn(6, 32, generator=generator), dim=1)
+
+    def drawn(each: int) -> torch.Tensor:
+        rows = centres.repeat_interleave(each, 0)
+        return F.normalize(rows + 0.1 * torch.randn(len(rows), 32, generator=generator), dim=1)
+
+    neighbours = Neighbours(drawn(30).half().float(), 6)
+    assert not neighbours.is_far(neighbours.rows).any()
+    assert 0.05 < float(neighbours.is_far(drawn(40)).float().mean()) < 0.3
+    strange = F.normalize(torch.randn(200, 32, generator=generator), dim=1)
+    assert float(neighbours.is_far(strange).float().mean()) > 0.95
+    assert Neighbours(neighbours.rows[:2], 1).is_far(strange).shape == (200,)

@@ -234,6 +234,12 @@ class UniNCMMethod(Method):
         directions = directions if summary is None else summary.transform(directions)
         return directions if fit.named is None else directions * fit.named.odds(fit.metric.centred(rows))
 
+    @torch.no_grad()
+    def is_far(self, features: Tensor) -> Tensor | None:
+        """Return which samples are farther from the stored target than its own samples are, if there are neighbours."""
+        fit = self.fitted.get()
+        return None if fit.neighbours is None else fit.neighbours.is_far(fit.metric.target_rows(features))
+
     @property
     def has_unit_rows(self) -> bool:
         """Whether transformed rows have unit length, which they have not after classes were named in the target."""

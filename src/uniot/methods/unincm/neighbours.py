@@ -22,6 +22,10 @@ MOST_COMPARED_WITH_ALL = 50_000
 _PROBED_LISTS = 16
 # A fixed batch size makes the result independent of the batch composition.
 _BLOCK = 128
+# A sample is far from the target if its nearest rows are farther than those of all but this part of the stored ones.
+_NEAREST_ROWS, _PART_FAR = 5, 0.15
+# A query with this cosine to a stored row is that row, in half precision.
+_SAME_ROW = 1 - 1e-3
 # Number of rows whose neighbourhoods are averaged at a time, which bounds the memory.
 _AVERAGED_BLOCK = 4096
 
@@ -70,6 +74,23 @@ class Neighbours:
     def smoothed(self) -> Tensor:
         """Return the mean of the neighbourhood of each stored row, (n, width)."""
         return mean_over(self.of_stored, self.rows)
+
+    def is_far(self, rows: Tensor) -> Tensor:
+        """Return which unit rows (m, width) are farther from the stored ones than these are from each other, (m,)."""
+        cosines = in_blocks(self._cosines, rows, _BLOCK)
+        return (cosines[:, :_NEAREST_ROWS].mean(dim=1) < self._least_cosine) & (cosines[:, 0] < _SAME_ROW)
+
+    @cached_property
+    def _least_cosine(self) -> float:
+        """Return the mean cosine to the nearest other rows that nearly all stored rows reach."""
+        # The first neighbour of a stored row is the row itself.
+        others = in_blocks(self._cosines, self.rows, _BLOCK)[:, 1 : _NEAREST_ROWS + 1]
+        reached = others.mean(dim=1).sort().values if others.shape[1] else torch.zeros(1)
+        return float(reached[int(_PART_FAR * len(reached))])
+
+    def _cosines(self, queries: Tensor) -> Tensor:
+        """Return the cosine of each query to its nearest stored rows, the largest first, (m, k + 1)."""
+        return torch.einsum("mw,mkw->mk", queries, self.rows[self._search(queries)])
 
     def transform(self, rows: Tensor) -> Tensor:
         """Return the direction of the mean of the smoothed rows over the neighbourhood of each row.
