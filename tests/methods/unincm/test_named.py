@@ -11,7 +11,10 @@ from hypothesis import strategies as st
 
 from uniot import UniNCM, load
 from uniot.datasets.digits import make_toy_domains
+from uniot.errors import RunFolderError
 from uniot.export.onnx import export_onnx
+from uniot.io.tensor_files import StoredTensors
+from uniot.methods.unincm.fit import UniNCMFit
 from uniot.methods.unincm.named import _OTHERS_BELOW, _OWN_BELOW, fit_named_classes
 from uniot.training import large_targets
 
@@ -152,3 +155,17 @@ def test_a_named_class_of_one_sample_and_one_of_copies_give_finite_odds():
     )
     assert float(copies.odds(rows[:1])) >= 1
     assert torch.isfinite(copies.odds(rows)).all()
+
+
+def test_a_line_without_samples_or_without_a_named_class_is_refused(named):
+    value = named.after.model_.method.fitted.get()
+    stored = value.tensors()
+    width, n_classes = named.target.shape[1], len(named.after.classes_)
+    assert torch.equal(UniNCMFit.read(StoredTensors("here", stored), width, n_classes).named.means, value.named.means)
+    empty = stored | {"named.means": torch.zeros(0, width)}
+    with pytest.raises(RunFolderError, match="here has named classes without samples"):
+        UniNCMFit.read(StoredTensors("here", empty), width, n_classes)
+    line = {name: tensor for name, tensor in stored.items() if name.startswith("named.")}
+    plain = named.first.model_.method.fitted.get().tensors() | line
+    with pytest.raises(RunFolderError, match="has the line of named classes, and none was named"):
+        UniNCMFit.read(StoredTensors("here", plain), width, len(named.first.classes_))

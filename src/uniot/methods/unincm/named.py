@@ -21,7 +21,7 @@ from uniot.methods.unincm.neighbours import similar_groups
 from uniot.methods.unincm.space import quantile
 
 # Part of the samples of other classes that stays below the threshold, and part of the own ones that may.
-_OTHERS_BELOW, _OWN_BELOW = 0.95, 0.15
+_OTHERS_BELOW, _OWN_BELOW = 0.9, 0.15
 # Odds of the median sample of a named class, as a logarithm; and the least distance from the threshold to it.
 _MEDIAN_LOG_ODDS, _LEAST_DISTANCE = 2.0, 0.02
 _MOST_LOG_ODDS = 6.0
