@@ -1,7 +1,7 @@
 """What stays unknown after all groups were named: samples of classes that no run has seen, on random class splits.
 
     python benchmarks/named_classes.py --features /tmp/features --csv named-classes.csv
-    python benchmarks/named_classes.py --features /tmp/features --seeds 0 1 2 3       # chose the constants
+    python benchmarks/named_classes.py --features /tmp/features --seeds 0 1 2 3       # chose the constants; 30 to 32 did not
     python benchmarks/named_classes.py --sets office31 --quick
 
 The classes of a collection are common, private to the source, private to the target, or unseen: these occur in new
@@ -38,7 +38,7 @@ from uniot.labelling.target import Target
 from uniot.training.domains import inputs_of
 from uniot.training.model import AdaptedModel
 
-_SEEDS = (20, 21, 22)
+_SEEDS = (30, 31, 32)
 _PAIRS = {
     "office31": (("A", "W"), ("A", "D"), ("W", "A"), ("D", "A")),
     "pacs": (("P", "A"), ("A", "C"), ("P", "S")),
@@ -158,7 +158,13 @@ def _domains(name: str, features: Path | None) -> dict[str, Domain]:
 def main() -> None:
     parser = arguments(__doc__)
     parser.add_argument("--sets", nargs="+", choices=tuple(_PAIRS), default=tuple(_PAIRS))
-    parser.add_argument("--seeds", nargs="+", type=int, default=_SEEDS, help="0 to 3 chose the constants")
+    parser.add_argument(
+        "--seeds",
+        nargs="+",
+        type=int,
+        default=_SEEDS,
+        help="0 to 3, and between two values 10 to 12 and 20 to 22, chose the constants",
+    )
     parser.add_argument("--features", type=Path, help="folder of cells.npz and sentences.npz")
     parser.add_argument("--csv", type=Path, help="keep every line here")
     options = parser.parse_args()
