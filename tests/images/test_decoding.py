@@ -517,6 +517,69 @@ def test_image_of_100_megapixels_is_decoded(data):
     assert reason(data) == "cannot be decoded: pixels are decoded"
 
 
+# --- too many parts ----------------------------------------------------------------------------------------
+
+PNG_HEADER = b"\x89PNG\r\n\x1a\n" + png_chunk(b"IHDR", struct.pack(">IIBBBBB", 8, 8, 8, 2, 0, 0, 0))
+JPEG_BEGIN = encoded(quarters(), "JPEG")[:20]
+GIF_HEADER = b"GIF89a" + struct.pack("<HHBBB", 8, 8, 0, 0, 0)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        JPEG_BEGIN + bytes(110_000),
+        JPEG_BEGIN + b"\xff" * 110_000,
+        JPEG_BEGIN + b"\xff\xfe\0\2" * 40_000,
+        PNG_HEADER + png_chunk(b"tESt", b"") * 60_000,
+        PNG_HEADER + png_chunk(b"IDAT", b"") * 60_000,
+        GIF_HEADER + bytes(110_000),
+        GIF_HEADER + b"!\xfe\1a\0" * 40_000,
+    ],
+    ids=["JPEG zeros", "JPEG padding", "JPEG comments", "PNG chunks", "PNG data", "GIF zeros", "GIF comments"],
+)
+def test_image_that_would_be_read_for_minutes_is_refused(data, monkeypatch):
+    assert decoding._Encoded.n_reads_left == 1_000_000, "about half a second"
+    monkeypatch.setattr(decoding._Encoded, "n_reads_left", 100_000)
+    assert reason(data) == "too many parts: its header or its pixels do not end"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        lambda jpeg, _: jpeg[:20] + bytes(100_000) + jpeg[20:],
+        lambda jpeg, _: jpeg[:20] + b"\xff\xfe\0\2" * 1000 + jpeg[20:],
+        lambda _, png: png.replace(png[33:], png_chunk(b"tESt", b"") * 10_000 + png[33:]),
+    ],
+    ids=["JPEG zeros", "JPEG comments", "PNG chunks"],
+)
+def test_image_with_much_in_its_header_is_read(data):
+    jpeg, png = encoded(quarters(), "JPEG"), encoded(quarters(), "PNG")
+    assert decode(data(jpeg, png)).size == quarters().size
+
+
+def test_run_lengths_of_a_large_bmp_are_all_read():
+    """Each pixel takes two reads, so that there are more of them than a header may take."""
+    side = 800
+    colours = bytes(value for grey in range(256) for value in (grey, grey, grey, 0))
+    rows = b"".join(b"".join(bytes([1, (x + y) % 256]) for x in range(side)) + b"\0\0" for y in range(side))
+    sizes = struct.pack(
+        "<IHHIIiiHHIIiiII", 1078 + len(rows), 0, 0, 1078, 40, side, side, 1, 8, 1, len(rows), 1, 1, 0, 0
+    )
+    image = decode(b"BM" + sizes + colours + rows + b"\0\1")
+    assert (np.asarray(image)[side - 1, :300, 0] == np.arange(300) % 256).all()
+
+
+def test_jpeg_of_many_scans_is_refused_before_they_are_decoded(undecodable):
+    data = encoded(quarters(), "JPEG", progressive=True)
+    last = data[data.rindex(b"\xff\xda") : -2]
+    assert 1 < (written := data.count(b"\xff\xda")) < 20
+    assert reason(data[:-2] + (100 - written) * last + data[-2:]) == "cannot be decoded: pixels are decoded"
+    assert reason(data[:-2] + (101 - written) * last + data[-2:]) == "too many scans: 101; at most 100"
+
+
+# --- memory of threads -------------------------------------------------------------------------------------
+
+
 @pytest.mark.parametrize(("kind", "bytes_per_pixel"), [("PNG", 8), ("GIF", 8), ("WEBP", 16)])
 def test_webp_takes_twice_the_memory_of_other_formats(kind, bytes_per_pixel, monkeypatch):
     data = encoded(quarters(), kind)

@@ -79,10 +79,32 @@ _ORIENTATION_TAG = 0x0112
 # Tags of a TIFF, and the compressions for which libtiff needs no more than the unpacked strip.
 _BITS, _COMPRESSION, _SAMPLES, _ROWS_PER_STRIP, _TILE_WIDTH, _TILE_LENGTH = 258, 259, 277, 278, 322, 323
 _UNCOMPRESSED, _SIMPLE_COMPRESSIONS = 1, (2, 3, 4, 5, 8, 32773, 32946)
+# A decoder visits all pixels in each scan of a JPEG, however short; writers make about ten.
+_SCAN, _MAX_SCANS = b"\xff\xda", 100
 # Images with transparency or more than 8 bits are converted in bands of rows, without a third copy of all pixels.
 _BAND_PIXELS = 1 << 20
 # Bytes of images after which freed memory is returned to the system: rarely for small images, at once for large ones.
 _MAX_RETAINED_BYTES = 1 << 26
+
+
+class _Encoded(BytesIO):
+    """The bytes of an image, which can be read a bounded number of times.
+
+    Pillow parses headers in Python, a few bytes at a time: a JPEG of 180 MB of zeros, or a PNG of as many empty chunks,
+    would take minutes. A header has a few hundred parts; of pixels, run lengths in a BMP take two reads each.
+
+    Attributes:
+        n_reads_left: number of reads that are left.
+    """
+
+    n_reads_left = 1_000_000
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        """Return the next bytes."""
+        self.n_reads_left -= 1
+        if self.n_reads_left < 0:
+            raise UnreadableImage("too many parts: its header or its pixels do not end")
+        return super().read(size)
 
 
 class UnreadableImage(DataError):
@@ -196,11 +218,14 @@ def decoded(data: bytes, *, shortest_side: int | None = None) -> Iterator[Image]
     with ExitStack() as memory:
         with _pillow_warnings_ignored:
             try:
-                stream = BytesIO(data)
+                stream = _Encoded(data)
                 image = parse(stream)
                 size = _checked_size(*image.size)
                 # Of a JPEG, Pillow has read the header of the first scan.
+                stream.n_reads_left += 2 * math.prod(size)
                 is_stored = kind.name == "JPEG" and _has_several_scans(image, data, stream.tell())
+                if is_stored and (n_scans := data.count(_SCAN)) > _MAX_SCANS:
+                    raise UnreadableImage(f"too many scans: {n_scans}; at most {_MAX_SCANS}")
                 if shortest_side:
                     image.draft(None, (shortest_side, shortest_side))
                 n_bytes = _decoding_bytes(kind, image, size, is_stored)
