@@ -82,7 +82,7 @@ def long_label_as_differences(folder: Path, letters: int = 1_000_000, parts: int
     return write_parquet(folder / "x.parquet", [table] * parts, use_dictionary=False, column_encoding=encoding)
 
 
-@hostile("parquet: 700 names of 1 MB")
+@hostile("parquet: 700 names of 1 MB", "embeddings", "shards")
 def long_names(folder: Path) -> Path:
     tables = (
         lists(np.zeros((50, 2), np.float32), path=[f"{start + row}" + "a" * 10**6 for row in range(50)])
@@ -98,7 +98,7 @@ def long_column_name(folder: Path) -> Path:
     return write_parquet(folder / "x.parquet", [pa.table({"a" * 5 * 10**7: [1.0], "b": [2.0]})])
 
 
-@hostile("parquet: metadata of 200 MB")
+@hostile("parquet: metadata of 200 MB", "embeddings", "shards")
 def long_metadata(folder: Path) -> Path:
     import pyarrow as pa
 
@@ -237,46 +237,46 @@ def numbers(name: str, n_rows: int) -> Column:
     return Column([name], [Struct({1: FLOAT, 3: 0, 4: name})], FLOAT, pages, n_rows)
 
 
-@hostile("parquet: zeros, 7 GB", "embeddings", "adapt")
+@hostile("parquet: zeros, 7 GB", "embeddings", "adapt", "shards")
 def zeros(folder: Path, groups: int = 100) -> Path:
     columns = vectors([(10_000, 1792)]), repeated("label", b"fox", 10_000)
     return parquet(folder / "x.parquet", 10_000, *columns, groups=groups)
 
 
-@hostile("parquet: zeros in shards, 7 GB")
+@hostile("parquet: zeros in shards, 7 GB", "embeddings", "shards")
 def zeros_in_shards(folder: Path) -> Path:
     for number in range(10):
         zeros(folder, 10).rename(folder / f"part-{number}.parquet")
     return folder
 
 
-@hostile("parquet: 100 000 columns, 4 GB")
+@hostile("parquet: 100 000 columns, 4 GB", "embeddings", "shards")
 def wide(folder: Path, columns: int = 100_000, rows: int = 10_000) -> Path:
     return parquet(folder / "x.parquet", rows, *(numbers(str(number), rows) for number in range(columns)))
 
 
-@hostile("parquet: 50 000 columns that just fit")
+@hostile("parquet: 50 000 columns that just fit", "embeddings", "shards")
 def wide_and_small(folder: Path, columns: int = 50_000, rows: int = 2500) -> Path:
     return parquet(folder / "x.parquet", rows, *(numbers(str(number), rows) for number in range(columns)))
 
 
-@hostile("parquet: one list of a billion numbers")
+@hostile("parquet: one list of a billion numbers", "embeddings", "shards")
 def one_long_list(folder: Path) -> Path:
     return parquet(folder / "x.parquet", 1, vectors([(1, 10**9)]))
 
 
-@hostile("parquet: one long list after short ones")
+@hostile("parquet: one long list after short ones", "embeddings", "shards")
 def long_list_after_short_ones(folder: Path) -> Path:
     return parquet(folder / "x.parquet", 1001, vectors([(1000, 2), (1, 10**9)]))
 
 
-@hostile("parquet: lists that just fit, one of them long")
+@hostile("parquet: lists that just fit, one of them long", "embeddings", "shards")
 def lists_that_just_fit(folder: Path) -> Path:
     """Of a row group with as many values as are read, and twice as many as are kept."""
     return parquet(folder / "x.parquet", 2, vectors([(1, 2), (1, (1 << 26) - 2)]), groups=2)
 
 
-@hostile("parquet: a billion rows without a label", "embeddings", "labels")
+@hostile("parquet: a billion rows without a label", "embeddings", "labels", "shards")
 def rows_of_nothing(folder: Path) -> Path:
     n_rows = 10**9
     empty = page(with_length(runs((n_rows, b"\0"))), n_values=n_rows)
@@ -296,13 +296,13 @@ def rows_of_one_label(folder: Path, n_rows: int = 10**9) -> Path:
     return parquet(folder / "x.parquet", n_rows, repeated("label", b"fox", n_rows))
 
 
-@hostile("parquet: a label of 1 MB in 20 000 rows", "embeddings", "labels")
+@hostile("parquet: a label of 1 MB in 20 000 rows", "embeddings", "labels", "shards")
 def long_label(folder: Path, letters: int = 1_000_000, n_rows: int = 20_000) -> Path:
     label = repeated("label", b"a" * letters, n_rows)
     return parquet(folder / "x.parquet", n_rows, vectors([(n_rows, 2)]), label)
 
 
-@hostile("parquet: a name of 1 MB in 20 000 rows")
+@hostile("parquet: a name of 1 MB in 20 000 rows", "embeddings", "shards")
 def long_name(folder: Path, letters: int = 1_000_000, n_rows: int = 20_000) -> Path:
     name = repeated("path", b"a" * letters, n_rows)
     return parquet(folder / "x.parquet", n_rows, vectors([(n_rows, 2)]), name)
@@ -313,7 +313,7 @@ def pages_that_lie(folder: Path) -> Path:
     return parquet(folder / "x.parquet", 1, vectors([(1, 4)]), one_text("label", 1_500_000_000))
 
 
-@hostile("parquet: a name of 1 GB")
+@hostile("parquet: a name of 1 GB", "embeddings", "shards")
 def name_of_a_gigabyte(folder: Path) -> Path:
     return parquet(folder / "x.parquet", 1, vectors([(1, 4)]), one_text("path", 10**9, announced=10**9 + 20))
 
@@ -327,7 +327,7 @@ def one_text(name: str, letters: int, **options: Any) -> Column:
     return texts(name, page(packed, n_values=1, unpacked=len(text)), 1, codec=ZSTD, **options)
 
 
-@hostile("parquet: 200 000 row groups")
+@hostile("parquet: 200 000 row groups", "embeddings", "shards")
 def row_groups(folder: Path) -> Path:
     return parquet(folder / "x.parquet", 1, vectors([(1, 4)]), groups=200_000)
 
@@ -701,6 +701,37 @@ def progressive_cmyk(folder: Path) -> Path:
     return save(folder / "x.jpg", black(9900, 9900, "CMYK"), "JPEG", progressive=True)
 
 
+@hostile("jpeg: a header and 180 MB of zeros", "image")
+def endless_jpeg(folder: Path) -> Path:
+    begin = save(folder / "x.jpg", black(64, 64), "JPEG").read_bytes()[:20]
+    return write_parts(folder / "x.jpg", begin, 180_000_000, letter=b"\0")
+
+
+@hostile("jpeg: 100 scans of 100 megapixels", "image")
+def most_scans(folder: Path) -> Path:
+    return with_scans(folder, 100)
+
+
+@hostile("jpeg: 500 000 scans of 100 megapixels", "image")
+def many_scans(folder: Path) -> Path:
+    return with_scans(folder, 500_000)
+
+
+def with_scans(folder: Path, count: int) -> Path:
+    """A progressive JPEG that repeats its last scan."""
+    data = save(folder / "x.jpg", black(9900, 9900), "JPEG", progressive=True).read_bytes()
+    last = data[data.rindex(b"\xff\xda") : -2]
+    (folder / "x.jpg").write_bytes(data[:-2] + (count - data.count(b"\xff\xda")) * last + data[-2:])
+    return folder / "x.jpg"
+
+
+@hostile("png: 180 MB of empty chunks", "image")
+def empty_chunks(folder: Path) -> Path:
+    begin = png(folder / "x.png", 8, 8).read_bytes()[:33]
+    (folder / "x.png").write_bytes(begin + chunk(b"tESt", b"") * 15_000_000)
+    return folder / "x.png"
+
+
 @hostile("bmp: 100 megapixels", "image")
 def large_bmp(folder: Path) -> Path:
     head = struct.pack("<IHHIIiiHHIIiiII", 1000, 0, 0, 1078, 40, 12_000, 12_000, 1, 8, 1, 0, 1, 1, 0, 0)
@@ -732,6 +763,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet, pyarrow.compute, pyarrow.types
 from uniot.cli import main
+from uniot.distributed.inputs import opened_table, sharded_input
+from uniot.distributed.places import Place
 from uniot.errors import UniotError
 from uniot.images.decoding import decoded
 from uniot.images.files import ImageFile, labelled_images
@@ -761,11 +794,20 @@ def adapt(path):
             pass
     return " ".join(printed.getvalue().split())
 
+# As workers of `--engine ray` read.
+def shards(path):
+    place, n_rows = Place.of(path), 0
+    for shard in sharded_input(place).shards:
+        with opened_table(place, shard.content.name) as table:
+            n_rows += sum(len(x) for x, _ in table.blocks(shard.content.groups))
+    return f"was read: {n_rows} rows"
+
 READERS = {
     "embeddings": lambda path: f"was read: {read_embeddings(path).x.shape}",
     "labels": lambda path: f"was read: {read_labels(path, ['a', 'b']).shape}",
     "list": lambda path: f"was read: {len(labelled_images(path))}",
     "adapt": adapt,
+    "shards": shards,
     "image": image,
 }
 path, reader = Path(sys.argv[1]), READERS[sys.argv[2]]

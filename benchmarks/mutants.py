@@ -30,7 +30,7 @@ else:
 
 ROOT = Path(__file__).resolve().parents[1]
 LIST = Path(__file__).with_suffix(".toml")
-_COPIED = ("src", "tests", "examples", "pyproject.toml")
+_COPIED = ("src", "tests", "benchmarks", "examples", "pyproject.toml")
 _SECONDS, _SECONDS_UNCHANGED = 300, 1200
 # What pytest returns.
 _PASSED, _FAILED = 0, 1

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import importlib
 import io
 import os
 import signal
@@ -7,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
+from types import ModuleType
 from typing import NamedTuple
 from unittest import mock
 
@@ -23,6 +25,8 @@ from browser import browsing, chromium, chromium_page  # noqa: F401  # fixtures;
 # How long an example takes says how busy the machine is, not whether the code is right.
 settings.register_profile("uniot", deadline=None)
 settings.load_profile("uniot")
+
+BENCHMARKS = str(Path(__file__).parents[1] / "benchmarks")
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -143,6 +147,16 @@ def make_folders(top: Path, each: int) -> tuple[Path, Path]:
             for number in range(each):
                 draw(kind, number, dark=name == "unlabelled").save(folder / f"{number:02d} é.png")
     return top / "labelled", top / "unlabelled"
+
+
+@pytest.fixture(scope="session")
+def hostile() -> ModuleType:
+    """The files of `benchmarks/hostile_files.py`, which were made to fill the memory."""
+    sys.path.insert(0, BENCHMARKS)
+    try:
+        return importlib.import_module("hostile_files")
+    finally:
+        sys.path.remove(BENCHMARKS)
 
 
 @pytest.fixture

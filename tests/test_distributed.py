@@ -8,7 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from types import SimpleNamespace
 from unittest import mock
@@ -124,10 +124,69 @@ def test_rows_without_names_are_numbered_through_all_shards(toy_run, without_ray
     unnamed = tmp_path / "unnamed.parquet"
     pq.write_table(pq.read_table(new.with_suffix(".parquet")).select(["x"]), unnamed, row_group_size=50)
     # Three blocks in each shard.
-    with mock.patch("uniot.distributed.inputs.ROWS_PER_SHARD", 50), mock.patch.object(jobs, "_READ_ROWS", 20):
+    with mock.patch("uniot.distributed.inputs.ROWS_PER_SHARD", 50), mock.patch("uniot.io.table_files._READ_ROWS", 20):
         assert uniot("predict", run, unnamed, "--engine", "ray", "--out", tmp_path / "out").code == 0
     uniot("predict", run, unnamed, "--out", tmp_path / "single.parquet")
     assert table(tmp_path / "out").equals(table(tmp_path / "single.parquet"))
+
+
+@pytest.mark.parametrize("kind", ["path", "url"])
+@pytest.mark.parametrize("pages", ["of all columns at once", "of some columns at a time"])
+def test_embeddings_in_a_column_per_dimension_give_the_same_predictions(
+    toy_run, without_ray, uniot, tmp_path, monkeypatch, kind, pages
+):
+    run, new = toy_run
+    x = np.stack(pq.read_table(new.with_suffix(".parquet"))["x"].to_numpy())
+    wide = tmp_path / "wide.parquet"
+    columns = {f"x{number}": x[:, number] for number in range(16)}
+    pq.write_table(pa.table(columns | {"path": [f"sample {row}" for row in range(230)]}), wide, row_group_size=60)
+    if pages != "of all columns at once":
+        monkeypatch.setattr("uniot.io.table_files._MAX_PAGE_BYTES", 200_000)
+    monkeypatch.setattr("uniot.io.table_files._READ_ROWS", 25)
+    out = tmp_path / "out"
+    given = wide if kind == "path" else f"file://{wide}"
+    assert uniot("predict", run, given, "--engine", "ray", "--out", out).code == 0
+    assert uniot("predict", run, new.with_suffix(".parquet"), "--out", tmp_path / "single.parquet").code == 0
+    assert table(out).equals(table(tmp_path / "single.parquet"))
+
+
+UNPACKS = r"would unpack its {} from \d+ bytes to {} GB, which embeddings never do"
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        ("zeros", UNPACKS.format("x", "7.17")),
+        ("rows_of_nothing", UNPACKS.format("x", "4")),
+        ("one_long_list", UNPACKS.format("x", "4")),
+        ("long_name", UNPACKS.format("column path", "20")),
+        ("long_column_name", "has .* bytes of metadata; at most 8388608 are read"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["path", "url"])
+def test_table_that_fills_the_memory_is_refused_in_one_sentence(
+    toy_run, hostile, without_ray, uniot, tmp_path, little_memory, make, words, kind
+):
+    path = getattr(hostile, make)(tmp_path)
+    given = path if kind == "path" else f"file://{path}"
+    with little_memory():
+        answer = uniot("predict", toy_run[0], given, "--engine", "ray", "--out", tmp_path / "out")
+    assert answer.code == 1
+    assert re.search(words, " ".join(answer.stderr.split())), answer.stderr
+    assert answer.stderr.count("Error: ") == 1
+    assert "Traceback" not in answer.stderr
+
+
+def test_list_that_the_metadata_hides_is_refused_by_a_worker(
+    toy_run, hostile, without_ray, uniot, tmp_path, little_memory
+):
+    column = replace(hostile.vectors([(16, 16), (1, 10**9)]), n_values=17 * 16)
+    path = hostile.parquet(tmp_path / "x.parquet", 17, column)
+    assert sharded_input(Place.of(path)).count == 17
+    with little_memory():
+        answer = uniot("predict", toy_run[0], path, "--engine", "ray", "--out", tmp_path / "out")
+    assert answer.code == 1
+    assert re.search(r"a row group that unpacks x from \d+ bytes to 4 GB", " ".join(answer.stderr.split()))
 
 
 @pytest.mark.parametrize("kind", ["path", "url"])

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import io
-import sys
 from contextlib import suppress
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -20,22 +18,12 @@ from uniot.io.embedding_files import read_embeddings, read_labels
 from uniot.io.parquet_pages import column_pages
 from uniot.io.table_files import read_columns, read_parquet
 
-BENCHMARKS = str(Path(__file__).parents[2] / "benchmarks")
 READERS = {
     "embeddings": read_embeddings,
     "labels": lambda path: read_labels(path, ["a", "b"]),
     "list": unlabelled_images,
 }
 UNPACKS = r"would unpack its {} from \d+ bytes to {} GB, which embeddings never do"
-
-
-@pytest.fixture(scope="module")
-def hostile():
-    sys.path.insert(0, BENCHMARKS)
-    import hostile_files
-
-    sys.path.remove(BENCHMARKS)
-    return hostile_files
 
 
 @pytest.mark.parametrize(

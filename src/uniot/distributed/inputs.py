@@ -6,11 +6,13 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from io import BufferedReader
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, BinaryIO, Literal, cast
 
 from uniot.distributed.places import Entry, Place, StoredImage
 from uniot.errors import DataError, SettingsError, UniotError
@@ -23,15 +25,16 @@ from uniot.images.files import (
     labels_from_folders,
     unlabelled_images,
 )
-from uniot.io.array_files import find_keys
+from uniot.io.array_files import not_enough_memory
 from uniot.io.files import MOST_SETTINGS_BYTES, parse_json
 from uniot.io.shards import MANIFEST, check_complete
-from uniot.io.table_files import import_pyarrow, vector_columns
+from uniot.io.table_files import ParquetTable, import_pyarrow, unreadable_parquet
 from uniot.io.text import as_utf8, listed
 
 IMAGES_PER_SHARD = 1024
 ROWS_PER_SHARD = 1 << 16
 _AT_A_TIME = 16
+_STORE_BUFFER_BYTES = 1 << 23
 
 Kind = Literal["images", "embeddings"]
 
@@ -234,31 +237,34 @@ def _manifest_of(place: Place) -> bytes | None:
         raise DataError(f"{place}/{MANIFEST} cannot be read ({error}). Check the place and your credentials.") from None
 
 
-def _layout(place: Place, name: str) -> tuple[list[int], list[str]]:
-    """Return the numbers of rows of the row groups of a Parquet file, and the columns of its embeddings."""
-    pyarrow, parquet = import_pyarrow()
+@contextmanager
+def opened_table(place: Place, name: str) -> Iterator[ParquetTable]:
+    """Open a Parquet file of a place for the block, in which everything that is wrong with it is a DataError."""
+    pyarrow, _ = import_pyarrow()
     where = f"{place}/{name}" if name else str(place)
     try:
-        with place.open(name) as file, parquet.ParquetFile(file) as table:
-            about = table.metadata
-            columns, _ = embedding_columns(where, table)
-            return [about.row_group(number).num_rows for number in range(about.num_row_groups)], columns
+        with ExitStack() as files:
+            file = files.enter_context(place.open(name))
+            if not place.is_url:
+                yield ParquetTable(file, where)
+                return
+            # Each read of a store takes as long as a request, so that much is read at a time.
+            headers = BufferedReader(files.enter_context(place.open(name)), _STORE_BUFFER_BYTES)
+            yield ParquetTable(file, where, cast("BinaryIO", headers), _STORE_BUFFER_BYTES)
     except UniotError:
         raise
-    except (pyarrow.ArrowException, OSError, KeyError) as error:
-        raise DataError(
-            f"{where} cannot be read as a Parquet file ({error}). It may be truncated; make it again."
-        ) from None
+    except MemoryError as error:
+        raise DataError(not_enough_memory(where, error)) from None
+    except (pyarrow.ArrowException, OSError, KeyError, ValueError) as error:
+        raise DataError(unreadable_parquet(where, error)) from None
 
 
-def embedding_columns(where: str, table: Any) -> tuple[list[str], str | None]:
-    """Return the columns of a Parquet file that hold the embeddings, and the one that holds their names, if any."""
-    names = table.schema_arrow.names
-    if len(set(names)) < len(names):
-        raise DataError(f"{where} has two columns of the same name among {listed(names)}. Give each its own name.")
-    roles = find_keys(names, with_x=False)
-    columns, _ = vector_columns(where, table.schema_arrow, set(roles.values()))
-    return columns, roles.get("ids")
+def _layout(place: Place, name: str) -> tuple[list[int], list[str]]:
+    """Return the numbers of rows of the row groups of a Parquet file, and the columns of its embeddings."""
+    with opened_table(place, name) as table:
+        columns, _ = table.vector_columns
+        table.check_announced()
+        return table.group_rows, columns
 
 
 def _together(sizes: Sequence[int]) -> Iterator[tuple[int, ...]]:

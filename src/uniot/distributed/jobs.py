@@ -12,10 +12,10 @@ from typing import Any, BinaryIO, Protocol, TypeVar, cast
 
 import numpy as np
 
-from uniot.distributed.inputs import RowGroups, Shard, embedding_columns
+from uniot.distributed.inputs import RowGroups, Shard, opened_table
 from uniot.distributed.places import Place
 from uniot.distributed.shards import part_name, skipped_name, write_skipped
-from uniot.errors import DataError, RunFolderError, UniotError
+from uniot.errors import DataError, RunFolderError
 from uniot.images.backbones import ImageReader
 from uniot.images.extraction import extract_blocks
 from uniot.images.files import ImageFile
@@ -25,7 +25,6 @@ from uniot.images.splitting import Split
 from uniot.io.embedding_files import write_embeddings
 from uniot.io.files import replacing
 from uniot.io.predictions import PredictionWriter
-from uniot.io.table_files import import_pyarrow, vectors
 from uniot.runs import Run
 from uniot.training.domains import inputs_of
 from uniot.training.images import Reading, predict_images
@@ -34,7 +33,6 @@ from uniot.training.model import AdaptedModel
 T = TypeVar("T")
 
 READER = "network.safetensors"
-_READ_ROWS = 1 << 12
 
 
 @dataclass(frozen=True)
@@ -209,36 +207,17 @@ def _prediction_part(out: Place, shard: Shard, model: AdaptedModel) -> Iterator[
 
 
 def _predict_rows(writer: PredictionWriter, rows: RowGroups, source: Place, model: AdaptedModel) -> None:
-    pyarrow, parquet = import_pyarrow()
     where = f"{source}/{rows.name}" if rows.name else str(source)
     number = rows.first_row
-    try:
-        with source.open(rows.name) as file, parquet.ParquetFile(file) as table:
-            for x, names in _embedding_blocks(where, table, rows.groups):
-                samples = names or [str(row) for row in range(number, number + len(x))]
-                try:
-                    inputs = inputs_of(x, model)
-                except DataError as error:
-                    raise DataError(f"{where}, from row {number} of the input on: {error}") from None
-                writer.write(samples, model.predict(inputs, samples))
-                number += len(x)
-    except UniotError:
-        raise
-    except (pyarrow.ArrowException, OSError, KeyError, ValueError) as error:
-        raise DataError(f"{where} cannot be read ({str(error)[:200]}). It may be damaged; make it again.") from None
-
-
-def _embedding_blocks(where: str, table: Any, groups: Sequence[int]) -> Iterator[tuple[np.ndarray, list[str] | None]]:
-    """Yield embeddings (n_rows, n_features) of row groups in bounded memory, and their names if the file has them."""
-    columns, name = embedding_columns(where, table)
-    named = [] if name is None else [name]
-    start = 0
-    for batch in table.iter_batches(batch_size=_READ_ROWS, columns=[*columns, *named], row_groups=list(groups)):
-        names = batch.column(named[0]).to_pylist() if named else None
-        if names is not None and None in names:
-            raise DataError(f"{where} has no name in row {start}. Name all rows, or leave the column out.")
-        yield vectors(where, batch, columns, start), names and [str(name) for name in names]
-        start += batch.num_rows
+    with opened_table(source, rows.name) as table:
+        for x, names in table.blocks(rows.groups):
+            samples = names or [str(row) for row in range(number, number + len(x))]
+            try:
+                inputs = inputs_of(x, model)
+            except DataError as error:
+                raise DataError(f"{where}, from row {number} of the input on: {error}") from None
+            writer.write(samples, model.predict(inputs, samples))
+            number += len(x)
 
 
 def _digest(paths: Sequence[Path]) -> str:

@@ -59,6 +59,7 @@ _MAX_PAGE_BYTES, _MAX_DICTIONARY_BYTES = 1 << 27, 1 << 25
 # large as well.
 _MAX_LIST_BYTES, _MAX_LIST_COMPRESSION = 1 << 28, 10
 _REFERENCE_BYTES = 8
+_MIN_BUFFER_BYTES = 1 << 16
 _OUT_OF_MEMORY = ("alloc", "out of memory", "cannot allocate", "worker thread")
 _SAVE_AS_NPZ = "Save it as an .npz file."
 
@@ -242,25 +243,38 @@ class Vectors:
         return math.prod(self.shape) * self.dtype.itemsize
 
 
+# Numbers of row groups, with their numbers of rows.
+_Groups = Sequence[tuple[int, int]]
+
+
 class ParquetTable:
     """An open Parquet file whose columns are read in bounded memory, whatever it contains.
 
     Args:
         file: the file.
         where: its name, for messages.
+        headers: the same file, for the headers of its pages, if they are to be read from another handle.
+        buffer_bytes: memory for reading all columns of numbers or text; each has at least 64 kB.
 
     Attributes:
         names: names of the columns.
         n_rows: number of rows.
+        group_rows: number of rows of each row group.
         unpacked: counts the memory of what is read.
     """
 
-    def __init__(self, file: BinaryIO, where: Path | str) -> None:
+    def __init__(
+        self, file: BinaryIO, where: Path | str, headers: BinaryIO | None = None, buffer_bytes: int = 0
+    ) -> None:
         self._types = import_optional("pyarrow.types", *_EXTRA_AND_PURPOSE)
-        self._file, self._where = file, where
+        self._file, self._where, self._headers = file, where, file if headers is None else headers
+        self._buffer_bytes = _MIN_BUFFER_BYTES
         self.unpacked = Unpacked(where, _checked_size(file, where), WRITE_PLAIN)
         self._table = self._opened()
         self._about = self._table.metadata
+        if buffer_bytes:
+            self._buffer_bytes = max(_MIN_BUFFER_BYTES, buffer_bytes // max(1, self._about.num_columns))
+            self._table = self._opened(metadata=self._about)
         self._schema = self._table.schema_arrow
         self.names: list[str] = self._schema.names
         longest = max(map(len, self.names), default=0)
@@ -273,18 +287,23 @@ class ParquetTable:
                 f"{where} has two columns of the same name among {listed(self.names)}. Give each its own name."
             )
         self.n_rows = int(self._about.num_rows)
-        sizes = [int(self._about.row_group(number).num_rows) for number in range(self._about.num_row_groups)]
-        if sum(sizes) != self.n_rows or min(sizes, default=0) < 0:
-            raise DataError(_other_rows(where, self.n_rows, sum(sizes)))
+        self.group_rows = [int(self._about.row_group(number).num_rows) for number in range(self._about.num_row_groups)]
+        if sum(self.group_rows) != self.n_rows or min(self.group_rows, default=0) < 0:
+            raise DataError(_other_rows(where, self.n_rows, sum(self.group_rows)))
         # A row group without rows may have no pages.
-        self._groups = [(number, size) for number, size in enumerate(sizes) if size]
+        self._groups = [(number, size) for number, size in enumerate(self.group_rows) if size]
         self._dictionary_of: str | None = None
+
+    @cached_property
+    def vector_columns(self) -> tuple[list[str], np.dtype[Any]]:
+        """Return the list column of the embeddings, or a column for each dimension, and the type of the numbers."""
+        others = set(find_keys(self.names, with_x=False).values())
+        return vector_columns(self._where, self._schema, others)
 
     @cached_property
     def vectors(self) -> Vectors:
         """Return a description of the embeddings; a list column has as many features as its first list."""
-        others = set(find_keys(self.names, with_x=False).values())
-        columns, dtype = vector_columns(self._where, self._schema, others)
+        columns, dtype = self.vector_columns
         width = len(columns)
         if self._is_nested(columns[0]):
             width = self._first_list(self._groups[0][0], columns[0], dtype).shape[1] if self._groups else 0
@@ -308,6 +327,43 @@ class ParquetTable:
                     self._read_rows(group, columns[first:end], start, rows[:, first:end])
             start += n_rows
 
+    def check_announced(self) -> None:
+        """Raise DataError if the metadata announces more embeddings than a file of this size ever has.
+
+        Only the metadata is read, which may be wrong: `read_vectors` and `blocks` rely on the pages.
+        """
+        columns, dtype = self.vector_columns
+        begins = tuple(f"{name}." for name in columns) if self._is_nested(columns[0]) else ()
+        leaves = {number for name in columns for number in self._leaves.get(name, ())}
+        leaves |= {number for path, found in self._leaves.items() if path.startswith(begins) for number in found}
+        n_values = sum(
+            max(0, int(self._about.row_group(group).column(leaf).num_values))
+            for group, _ in self._groups
+            for leaf in leaves
+        )
+        self.unpacked.add("x", n_values * dtype.itemsize)
+
+    def blocks(self, groups: Iterable[int]) -> Iterator[tuple[np.ndarray, list[str] | None]]:
+        """Yield the embeddings of some row groups in bounded memory.
+
+        Yields:
+            Embeddings, (n_rows, n_features), and the names of their samples, None if the file has none. Row groups may
+            differ in the number of features.
+
+        Raises:
+            DataError: as `read_vectors` and `sample_names`.
+        """
+        name = find_keys(self.names, with_x=False).get("ids")
+        start = 0
+        for group in groups:
+            n_rows = self.group_rows[group]
+            names = None if name is None else self._names_of(name, [(group, n_rows)], start)
+            done = 0
+            for rows in self._group_blocks(group, n_rows, start):
+                yield rows, names and names[done : done + len(rows)]
+                done += len(rows)
+            start += n_rows
+
     def labels(self, name: str) -> np.ndarray | None:
         """Return a column of labels, (n_rows,); None if all of its cells are empty.
 
@@ -327,7 +383,7 @@ class ParquetTable:
             )
         labels = LabelColumn(self.unpacked)
         labels.expect(self.n_rows)
-        for values, places in self._values(name):
+        for values, places in self._values(name, self._groups):
             labels.extend([_as_text(value) for value in values], places)
         return labels.as_array()
 
@@ -337,22 +393,30 @@ class ParquetTable:
         Raises:
             DataError: a cell is empty, or they would take too much memory.
         """
-        names = self.column(name)
-        for row, value in enumerate(names):
-            if value is None:
-                raise DataError(f"{self._where} has no name in row {row}. Name all rows, or leave the column out.")
-            names[row] = value if isinstance(value, str) else str(_as_text(value))
-        return names
+        return self._names_of(name, self._groups)
 
     def column(self, name: str) -> list[Any]:
         """Return the values of a column as Python objects, (n_rows,); None for an empty cell."""
+        return self._column(name, self._groups)
+
+    def _names_of(self, name: str, groups: _Groups, start: int = 0) -> list[str]:
+        names = self._column(name, groups)
+        for row, value in enumerate(names):
+            if value is None:
+                raise DataError(
+                    f"{self._where} has no name in row {start + row}. Name all rows, or leave the column out."
+                )
+            names[row] = value if isinstance(value, str) else str(_as_text(value))
+        return names
+
+    def _column(self, name: str, groups: _Groups) -> list[Any]:
         kind = self._schema.field(name).type
         if self._types.is_nested(kind):
             raise DataError(
                 f"{self._where} has values of type {str(kind)[:100]} in the column {name}. Give text or numbers."
             )
-        self.unpacked.add(f"column {name}", _REFERENCE_BYTES * self.n_rows)
-        values = [part[place] for part, places in self._values(name) for place in places.tolist()]
+        self.unpacked.add(f"column {name}", _REFERENCE_BYTES * sum(n_rows for _, n_rows in groups))
+        values = [part[place] for part, places in self._values(name, groups) for place in places.tolist()]
         # Equal texts are in memory once, but they will be written as often as they are there.
         self.unpacked.add(f"column {name}", sum(len(value) for value in values if isinstance(value, (str, bytes))))
         return values
@@ -360,7 +424,7 @@ class ParquetTable:
     def _opened(self, **options: Any) -> Any:
         _, parquet = import_pyarrow()
         # With a buffer, Arrow reads a part of a row group at a time instead of all of it.
-        return parquet.ParquetFile(self._file, pre_buffer=False, buffer_size=1 << 16, **options)
+        return parquet.ParquetFile(self._file, pre_buffer=False, buffer_size=self._buffer_bytes, **options)
 
     @cached_property
     def _leaves(self) -> dict[str, list[int]]:
@@ -397,7 +461,7 @@ class ParquetTable:
             raise DataError(
                 f"{self._where} has several columns that are called {name}, or end so. Give each its own name."
             )
-        pages = column_pages(self._file, self._about.row_group(group).column(found[0]))
+        pages = column_pages(self._headers, self._about.row_group(group).column(found[0]))
         for what, n_bytes, most in (
             ("dictionary", pages.dictionary, _MAX_DICTIONARY_BYTES),
             ("page", pages.largest, _MAX_PAGE_BYTES),
@@ -437,43 +501,76 @@ class ParquetTable:
         for place, name in enumerate(columns):
             pages = self._pages(group, name)
             # A page is there packed and unpacked, a batch as Arrow's array and as NumPy's.
-            column = 2 * pages.largest + 4 * pages.dictionary + 4 * _READ_ROWS * self.vectors.dtype.itemsize
+            column = 2 * pages.largest + 4 * pages.dictionary + 4 * _READ_ROWS * self.vector_columns[1].itemsize
             if place > first and n_bytes + column > _MAX_PAGE_BYTES:
                 yield first, place
                 first, n_bytes = place, 0
             n_bytes += column
         yield first, len(columns)
 
+    def _group_blocks(self, group: int, n_rows: int, start: int) -> Iterator[np.ndarray]:
+        """Yield the embeddings of a row group; `start` is the index of its first row for messages."""
+        if not n_rows:
+            return
+        columns, dtype = self.vector_columns
+        width, parts = len(columns), [(0, len(columns))]
+        if self._is_nested(columns[0]):
+            width = self._first_list(group, columns[0], dtype).shape[1]
+        else:
+            parts = list(self._together(group, columns))
+        if len(parts) == 1:
+            yield from self._row_batches(group, columns, start, (n_rows, width), dtype)
+            return
+        # The pages of all columns do not fit in memory together.
+        self.unpacked.add("x", n_rows * width * dtype.itemsize)
+        x = allocate((n_rows, width), dtype)
+        for first, end in parts:
+            self._read_rows(group, columns[first:end], start, x[:, first:end])
+        batch_rows = _batch_rows(width * dtype.itemsize)
+        for begin in range(0, n_rows, batch_rows):
+            yield x[begin : begin + batch_rows]
+
     def _read_rows(self, group: int, columns: Sequence[str], start: int, x: np.ndarray) -> None:
         """Read columns of a row group into an array; `start` is the index of its first row in the file."""
+        done = 0
+        for rows in self._row_batches(group, columns, start, (len(x), x.shape[1]), x.dtype):
+            x[done : done + len(rows)] = rows
+            done += len(rows)
+
+    def _row_batches(
+        self, group: int, columns: Sequence[str], start: int, shape: tuple[int, int], dtype: np.dtype[Any]
+    ) -> Iterator[np.ndarray]:
+        """Yield columns of a row group, which together must have the given shape, in batches of rows."""
+        n_rows, width = shape
         # Per value, Arrow has two levels of two bytes, the value, and its copy.
-        batch_rows = _batch_rows(x.shape[1] * (4 + 2 * max(4, x.dtype.itemsize)))
+        batch_rows = _batch_rows(width * (4 + 2 * max(4, dtype.itemsize)))
         done = 0
         for batch in self._table.iter_batches(batch_rows, row_groups=[group], columns=list(columns)):
             rows = vectors(self._where, batch, columns, start + done)
-            if rows.shape[1] != x.shape[1]:
-                raise DataError(_uneven(self._where, start + done, rows.shape[1], x.shape[1]))
-            # More rows than announced are counted below.
-            x[done : done + len(rows)] = rows[: max(0, len(x) - done)]
+            if rows.shape[1] != width:
+                raise DataError(_uneven(self._where, start + done, rows.shape[1], width))
             done += len(rows)
-        if done != len(x):
-            raise DataError(_other_rows(self._where, len(x), done))
+            if done > n_rows:
+                break
+            yield rows
+        if done != n_rows:
+            raise DataError(_other_rows(self._where, n_rows, done))
 
     def _numeric_labels(self, name: str) -> np.ndarray | None:
         dtype = np.dtype(self._schema.field(name).type.to_pandas_dtype())
         self.unpacked.add("labels", (dtype.itemsize + 1) * self.n_rows)
         values, is_empty = np.empty(self.n_rows, dtype), np.empty(self.n_rows, dtype=bool)
         start = 0
-        for part in self._parts(name):
+        for part in self._parts(name, self._groups):
             rows = slice(start, start + len(part))
             is_empty[rows] = part.is_null().to_numpy(zero_copy_only=False)
             values[rows] = part.fill_null(0).to_numpy(zero_copy_only=False)
             start += len(part)
         return values if check_complete_labels(self._where, is_empty) else None
 
-    def _values(self, name: str) -> Iterator[tuple[list[Any], np.ndarray]]:
+    def _values(self, name: str, groups: _Groups) -> Iterator[tuple[list[Any], np.ndarray]]:
         """Yield values of a column, None for an empty cell, and the index of each row of a batch among them."""
-        for part in self._parts(name):
+        for part in self._parts(name, groups):
             if self._types.is_dictionary(part.type):
                 indices = part.indices.fill_null(-1).to_numpy(zero_copy_only=False)
                 used, places = np.unique(indices, return_inverse=True)
@@ -485,10 +582,10 @@ class ParquetTable:
             self.unpacked.add(f"column {name}", sum(map(sys.getsizeof, values)))
             yield values, places
 
-    def _parts(self, name: str) -> Iterator[Any]:
+    def _parts(self, name: str, groups: _Groups) -> Iterator[Any]:
         """Yield a column of numbers or text in Arrow arrays that fit in memory."""
         kind = self._schema.field(name).type
-        for group, n_rows in self._groups:
+        for group, n_rows in groups:
             pages = self._pages(group, name)
             table, batch_rows = self._table, _READ_ROWS
             if not self._is_number(kind):
