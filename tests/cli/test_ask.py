@@ -20,6 +20,7 @@ import pytest
 
 from uniot.datasets import make_toy_domains
 from uniot.io.files import only_one_writer
+from uniot.labelling import read_names
 from uniot.labelling.store import label_lock
 from uniot.runs import Run
 from uniot.runs.pictures import write_pixels
@@ -443,3 +444,18 @@ def test_the_next_run_keeps_the_answers_unknown_ones_too_and_can_be_asked_furthe
     assert uniot("tell", tmp_path / "next", write(tmp_path / "more.csv", [line | {"answer": truth[row]}]))[0] == 0
     assert (labels(tmp_path / "next")[[*rows, row]] == truth[[*rows, row]]).all()
     assert sorted(Run.open(tmp_path / "next").model.answers.evidence.rows.tolist()) == sorted([*rows, row])
+    # What the run was made with stays: names.csv gives it to the run after it as well.
+    code, said, _ = uniot("ask", tmp_path / "next", "--forget")
+    assert code == 0
+    n_given = len(read_names(tmp_path / "next" / "names.csv").names)
+    assert n_given >= len(rows)
+    assert f"Answers about 1 image forgotten; labels of {n_given} images stay, because this run was" in said
+    assert (labels(tmp_path / "next")[rows] == truth[rows]).all()
+    assert sorted(Run.open(tmp_path / "next").model.answers.evidence.rows.tolist()) == sorted(rows)
+    # So it does if it was changed since.
+    other = next(str(one) for one in truth if one not in ("unknown", truth[rows[0]]))
+    changed = write(tmp_path / "changed.csv", [lines[0] | {"answer": other}])
+    assert uniot("tell", tmp_path / "next", changed)[0] == 0
+    assert labels(tmp_path / "next")[rows[0]] == other
+    assert "Answers about 1 image forgotten; labels of" in uniot("ask", tmp_path / "next", "--forget")[1]
+    assert (labels(tmp_path / "next")[rows] == truth[rows]).all()

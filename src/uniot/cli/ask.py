@@ -41,7 +41,11 @@ def ask(
     ] = None,
     out: Annotated[Path | None, typer.Option(help="With --questions: the .csv file to write.")] = None,
     forget: Annotated[
-        bool, typer.Option("--forget", help="Withdraw all answers; the run decides by its own rule again.")
+        bool,
+        typer.Option(
+            "--forget",
+            help="Withdraw all answers since the run was made; it decides by its own rule again.",
+        ),
     ] = False,
     in_terminal: Annotated[
         bool, typer.Option("--terminal", help="Ask in the terminal, and not on a page in your browser.")

@@ -18,6 +18,7 @@ from uniot.io.text import counted
 from uniot.labelling import MAX_NAME_LENGTH, clean_name
 from uniot.labelling.state import AnnotationState, Change, Renaming, assign, merge, move, rename, restore, split
 from uniot.rejection.answers import CANNOT_TELL, UNKNOWN
+from uniot.runs.pictures import told_rows
 
 if TYPE_CHECKING:
     from uniot.labelling.decisions import ModelDecisions
@@ -94,7 +95,7 @@ class AnswerQuestion(Request):
 
 
 class ForgetAnswers(Request):
-    """Withdraw all that was said about single samples; names of groups stay."""
+    """Withdraw what was said about single samples since the run was made; names of groups stay."""
 
     kind: Literal["forget"]
 
@@ -246,14 +247,20 @@ class EffectBuilder:
         return Effect(self._difference(after), f"{what}{self._others(after, rows)}")
 
     def _forget(self) -> Effect:
-        after = self._state.copy()
-        after.by_hand[:], after.cannot_tell[:] = False, False
+        after, kept = self._state.copy(), self._target.continued()
+        now = self._target.annotations(self._state).answers.by_row
+        changed = np.array([row for row, said in kept.by_row.items() if now.get(row) != said], dtype=np.int64)
+        after.by_hand[:], after.cannot_tell[:] = told_rows(kept, len(after.category))
+        after.category[changed] = self._target.start[changed]
         answers = self._target.annotations(after).answers
-        self._decisions.release(after, np.flatnonzero(self._state.by_hand), answers)
+        self._decisions.release(after, np.flatnonzero(self._state.by_hand & ~after.by_hand), answers)
         self._decisions.follow(self._state, after, answers)
-        n_said = int((self._state.by_hand | self._state.cannot_tell).sum())
-        text = f"answers about {counted(n_said, 'image')} forgotten{self._others(after, np.zeros(0, dtype=np.int64))}"
-        return Effect(self._difference(after), text)
+        is_forgotten = self._state.by_hand | self._state.cannot_tell
+        is_forgotten[np.setdiff1d(kept.rows, changed)] = False
+        text = f"answers about {counted(int(is_forgotten.sum()), 'image')} forgotten"
+        if len(kept):
+            text += f"; labels of {counted(len(kept), 'image')} stay, because this run was made with them"
+        return Effect(self._difference(after), text + self._others(after, np.zeros(0, dtype=np.int64)))
 
     def _difference(self, after: AnnotationState, names: Sequence[Renaming] = ()) -> Change:
         rows = np.arange(len(after.category))

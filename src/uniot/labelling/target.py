@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from uniot.discovery.annotations import Annotations, class_named, composed
 from uniot.errors import DataError, RunFolderError
 from uniot.io.text import as_utf8
+from uniot.labelling import read_names
 from uniot.labelling.state import AnnotationState
 from uniot.rejection.answers import CANNOT_TELL, UNKNOWN, Answers, no_such_class
 from uniot.runs.files import RunFiles, Stamp
@@ -131,6 +132,15 @@ class Target:
     def given(self) -> Answers:
         """Return the answers that the run was made with."""
         return Answers() if self.model is None else self.model.answers
+
+    def continued(self) -> Answers:
+        """Return the labels of an earlier run that this run was made with, which its names.csv gives to the next one.
+
+        Raises:
+            DataError: names.csv cannot be read.
+        """
+        path = RunFiles(self.run).names
+        return read_names(path).answers(self.names, np.array(self.classes)) if path.is_file() else Answers()
 
     def annotations(self, state: AnnotationState) -> Annotations:
         """Return what people decided about the target."""
