@@ -16,7 +16,6 @@ from uniot.config import Settings
 from uniot.errors import SettingsError
 from uniot.methods.registry import hyperparameters
 from uniot.runs.run import Run
-from uniot.runs.saving import save_model
 from uniot.training.history import ExperimentLogger
 from uniot.training.model import AdaptedModel
 from uniot.training.parameters import acting_parameters, check_acting, keep_arguments, names_its_successor, values_of
@@ -47,7 +46,8 @@ class _UniDAEstimator(ArrayPredictor, NamesOut, ClassifierMixin, TransformerMixi
 
     def save(self, folder: str | Path) -> None:
         """Write a run folder: settings, weights, predictions, history; never a pickle."""
-        save_model(self._grouped_model, Path(folder))
+        with Run.writer(folder, wait=True) as writer:
+            writer.save(self._grouped_model)
 
     @classmethod
     def load(cls, folder: str | Path) -> Self:

@@ -18,7 +18,7 @@ import uniot
 from uniot import UniNCM
 from uniot.datasets import make_toy_domains
 from uniot.discovery.annotations import class_place, is_class
-from uniot.errors import DataError
+from uniot.errors import DataError, RunFolderError
 from uniot.labelling.actions import (
     AnswerQuestion,
     Edit,
@@ -38,6 +38,7 @@ from uniot.labelling.target import Target
 from uniot.rejection.answers import CANNOT_TELL, UNKNOWN
 from uniot.runs import Run
 from uniot.runs.pictures import FILE
+from uniot.runs.saving import save_model
 
 Opened = Callable[[Path], LabellingSession]
 
@@ -272,6 +273,33 @@ def test_answers_given_to_an_estimator_are_by_hand_on_the_page(toy, saved, tmp_p
     assert (shown(session) == model.labels_).all()
     answer_questions(session, truth(toy), 1)
     assert set(Run.open(tmp_path / "told").model.answers.rows.tolist()) > set(rows)
+
+
+def test_estimator_is_not_saved_over_labels_that_would_no_longer_belong_to_the_run(toy, run, tmp_path, opened):
+    session = opened(run)
+    act(session, NameGroup(kind="name", group=1, name="kettle"))
+    publish(session, session.target.model)
+    before = (run / "predictions.csv").read_bytes()
+    model = uniot.load(run)
+    model.save(run)
+    assert Run.open(run).model.group_names == {1: "kettle"}
+    assert (run / "predictions.csv").read_bytes() == before
+    assert b"kettle" in before
+    rows = np.flatnonzero(model.labels_ != truth(toy))[:5]
+    model.tell(rows, truth(toy)[rows])
+    with pytest.raises(RunFolderError, match=r"has labels that people gave .* Save to another folder, or give these"):
+        model.save(run)
+    assert Run.open(run).model.group_names == {1: "kettle"}
+    model.save(tmp_path / "other")
+    assert (uniot.load(tmp_path / "other").labels_ == model.labels_).all()
+
+
+def test_estimator_that_is_saved_again_keeps_the_names_of_the_samples(toy, run):
+    names = [f"{row}.jpg" for row in range(len(toy.x_target))]
+    model = uniot.load(run)
+    save_model(model.model_, run, names)
+    model.tell([0], [None]).save(run)
+    assert Run.open(run).predictions.names == names
 
 
 def test_forgetting_gives_the_decision_of_the_rule_and_keeps_names(run, opened, toy):

@@ -19,9 +19,9 @@ from uniot.io.csv_tables import write_table
 from uniot.io.files import only_one_writer, replacing, write_text
 from uniot.io.predictions import Prediction, PredictionWriter, read_predictions
 from uniot.io.tensor_files import describe_tensors, read_tensors, write_tensors
-from uniot.io.text import as_utf8
+from uniot.io.text import as_utf8, command
 from uniot.runs.files import LABEL_COLUMNS, RunFiles, contents_text
-from uniot.runs.pictures import read_annotations, write_pixels, write_places
+from uniot.runs.pictures import read_annotations, start_places, write_pixels, write_places
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -225,15 +225,20 @@ def save_model(
     Args:
         model: the model to save; without target samples there is no table of predictions.
         folder: created if it does not exist.
-        names: names of the target samples, (n_samples,); their numbers if None.
+        names: names of the target samples, (n_samples,); if None, those of the run in the folder, or their numbers.
         inputs: where the data came from, for the settings file.
 
     Raises:
-        RunFolderError: the folder contains another run, whose files would be mixed with these.
+        RunFolderError: the folder contains another run, whose files would be mixed with these; or labels that people
+            gave to this run, which would no longer belong to it.
     """
     files = RunFiles(folder)
-    if is_saved(folder) and describe_tensors(files.model)[1].get("fingerprint") != model.fingerprint:
-        raise RunFolderError(f"{folder} contains another run. Give another folder, or remove that run first.")
+    if is_saved(folder):
+        if describe_tensors(files.model)[1].get("fingerprint") != model.fingerprint:
+            raise RunFolderError(f"{folder} contains another run. Give another folder, or remove that run first.")
+        if names is None and files.predictions.is_file():
+            names = read_predictions(files.predictions).names
+        _check_annotations(model, folder)
     images = None if model.reader is None else model.reader.settings
     write_text(files.settings, model.settings.to_toml(images, **({"inputs": dict(inputs)} if inputs else {})))
     if model.history.rows:
@@ -259,6 +264,22 @@ def save_model(
         "reliability": None if model.reliability is None else asdict(model.reliability),
     }
     write_tensors(files.model, _model_tensors(model), about)
+
+
+def _check_annotations(model: AdaptedModel, folder: Path) -> None:
+    """Raise RunFolderError if labels that people gave to the run in the folder would not belong to the new model."""
+    from uniot.runs.loading import load_model
+
+    if not RunFiles(folder).annotations.is_file():
+        return
+    before = load_model(folder)
+    old, new = (start_places(one.target, one.groups.n_groups) for one in (before, model))
+    if read_annotations(before, folder) is not None and not np.array_equal(old, new):
+        raise RunFolderError(
+            f"{folder} has labels that people gave with `uniot label`, `ask` or `tell`, and after other answers they "
+            "would no longer belong to the run. Save to another folder, or give these answers with "
+            f"`{command('tell', folder, 'answers.csv')}`."
+        )
 
 
 def is_saved(folder: Path) -> bool:
