@@ -6,6 +6,7 @@ import csv
 import time
 from contextlib import closing
 from pathlib import Path
+from threading import Event
 
 import numpy as np
 import pytest
@@ -108,3 +109,24 @@ def test_integer_classes_are_text_beside_names(tmp_path):
     found = set(labels_of(tmp_path / "run"))
     assert "kettle" in found
     assert found - {"kettle"} <= {*map(str, numbers.tolist()), "-1"}
+
+
+def test_an_end_in_the_moment_before_the_tables_are_written_is_not_missed(run, session):
+    publisher = Publisher(session, load_model(run))
+
+    class EndsAfterTheRest(Event):
+        """As if the page ended when the thread has just found that it has not."""
+
+        def wait(self, timeout: float | None = None) -> bool:
+            found = self.is_set()
+            self.set()
+            publisher._wake.set()
+            return found
+
+    publisher._ends = EndsAfterTheRest()
+    session.on_change = publisher._note
+    name(session, 0, "kettle")
+    publisher._thread.start()
+    publisher._thread.join(timeout=20)
+    assert not publisher._thread.is_alive()
+    assert "kettle" in labels_of(run)

@@ -65,8 +65,10 @@ class Publisher:
         ends = False
         while not ends:
             self._wake.wait()
-            ends = self._ends.wait(_SECONDS_OF_REST)
+            self._ends.wait(_SECONDS_OF_REST)
             self._wake.clear()
+            # Looked at last: an end that is set before this line is seen here, one that is set later wakes again.
+            ends = self._ends.is_set()
             if self._changed.is_set():
                 self._changed.clear()
                 self._publish()
