@@ -181,6 +181,7 @@ def test_more_questions_than_samples_are_all_samples():
         model.ask(0)
 
 
+@pytest.mark.slow
 def test_onnx_file_decides_by_the_answers(toy, tmp_path):
     onnxruntime = pytest.importorskip("onnxruntime")
     model = fitted(toy)

@@ -121,6 +121,7 @@ def test_samples_that_become_unknown_join_the_nearest_group(toy: ToyDomains, fit
     assert (answers.group == -1).all()
 
 
+@pytest.mark.slow
 def test_onnx_answers_as_the_run_with_its_preference(toy: ToyDomains, tmp_path: Path) -> None:
     for package in ("onnx", "onnxruntime", "onnxscript"):
         pytest.importorskip(package, reason="pip install 'uniot[onnx]'")
