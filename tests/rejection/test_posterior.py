@@ -154,6 +154,14 @@ def test_questions_at_once_are_different_samples_and_as_many_as_there_are():
     assert sorted(found.tolist()) == list(range(30))
 
 
+def test_questions_are_about_regions_without_an_answer():
+    rows = torch.eye(2, 4)[torch.arange(100) % 2]
+    target = TargetScores(torch.ones(100, dtype=torch.float64), torch.zeros(100, dtype=torch.long), rows, 0.5)
+    for answered in (0, 1):
+        answers = Answers().told([answered], [0])
+        assert int(questions(fit_posterior(target, answers), target, answers)[0]) % 2 != answered
+
+
 def test_questions_are_the_same_each_time():
     target, truth = made_target()
     assert asked(target, truth, 6)[0].rows.tolist() == asked(target, truth, 6)[0].rows.tolist()

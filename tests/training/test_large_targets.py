@@ -54,6 +54,8 @@ def test_the_whole_target_is_predicted_as_the_model_predicts_it(toy, sampled):
     for name in ("nearest", "known", "known_score", "confidence", "group", "group_confidence"):
         assert np.array_equal(getattr(model.target, name), getattr(again, name)), name
     assert model.method.stored_target().n_samples == 200
+    assert 0 < (~model.target.known).sum() < len(model.target)
+    assert np.array_equal(model.groups.group, model.target.group[~model.target.known])
     # Rare classes may be lost, and the user is told.
     assert any("fitted to 200 of the" in words for words in model.reliability.warnings)
 

@@ -23,6 +23,7 @@ from uniot.methods.unincm.rejection import (
     _membership_ratio,
     _private_prior,
     _Seen,
+    _similarity_ratio,
     fit_rejection,
 )
 from uniot.methods.unincm.space import chance_similarity, quantile
@@ -184,6 +185,16 @@ def test_membership_ratio_is_that_of_two_normal_densities_between_their_means(n_
     torch.testing.assert_close(_membership_ratio(values, n_classes), expected, rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.parametrize(("level", "room"), [(0.99, 0.05), (0.8, 0.1), (0.5, 0.2), (0.2, 0.2)])
+def test_similarity_ratio_leaves_common_samples_half_of_what_is_left_between_the_level_and_one(level, room):
+    private = torch.distributions.Normal(torch.tensor(0.4).double(), _DEVIATION)
+    common = torch.distributions.Normal(torch.tensor(1 - _BELOW_ONE * room).double(), room)
+    values = torch.linspace(0.7, float(common.mean), 7, dtype=torch.float64)
+    expected = (common.log_prob(values) - private.log_prob(values)).clamp(-25, 25)
+    found = _similarity_ratio(level * values, *torch.tensor([level, 0.4], dtype=torch.float64))
+    torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-6)
+
+
 def test_odds_between_classes_are_those_of_their_cosines_in_units_of_the_level():
     prototypes = directions(3)
     scalars = torch.tensor([0.25, 0.5, 0.5, 0.5, 0.4], dtype=torch.float64).unbind()
@@ -214,6 +225,12 @@ def test_separation_is_measured_on_samples_that_are_nearest_to_another_class():
     torch.testing.assert_close(seen.deviation, torch.full((2,), deviation, dtype=torch.float64))
     expected = torch.tensor([0.7, 0.5] * 10, dtype=torch.float64) / deviation - 1 / math.sqrt(math.pi)
     torch.testing.assert_close(seen.separation(), expected, rtol=0, atol=1e-6)
+
+
+def test_deviation_of_the_separation_is_the_root_of_the_mean_variance_of_the_classes():
+    mean, deviation = torch.tensor([[0.1, 0.2], [0.1, 0.7]], dtype=torch.float64)
+    seen = _Seen(torch.tensor([0.6, 0.7], dtype=torch.float64), torch.arange(2), mean, deviation)
+    torch.testing.assert_close(seen.separation() + _expected_maximum(2), torch.ones(2, dtype=torch.float64))
 
 
 def test_presence_of_a_class_is_a_logistic_curve_of_its_mean_separation():
