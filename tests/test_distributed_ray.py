@@ -12,7 +12,8 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -138,7 +139,7 @@ def parts(out: Path) -> list[Path]:
     return list(out.glob("part-*.parquet"))
 
 
-def wait_for(condition, seconds: float = 240) -> None:
+def wait_for(condition, seconds: float = 600) -> None:
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "it took too long"
@@ -176,13 +177,24 @@ def killed(photos, tmp_path_factory) -> Iterator[Killed]:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         proxy = f"http://127.0.0.1:{server.server_port}"
         environment = without_address() | {"http_proxy": proxy, "no_proxy": "127.0.0.1,localhost"}
-        driver = subprocess.Popen([sys.executable, "-c", SCRIPT, *map(str, command)], env=environment)
-        wait_for(lambda: len(parts(out)) >= 2 or driver.poll() is not None)
-        processes = processes_below(driver.pid)
-        driver.kill()
-        driver.wait()
+        with started(SCRIPT, command, env=environment) as driver:
+            wait_for(lambda: len(parts(out)) >= 2 or driver.poll() is not None)
+            processes = processes_below(driver.pid)
+            driver.kill()
         yield Killed(time.monotonic(), processes, asked)
         server.shutdown()
+
+
+@contextmanager
+def started(script: str, command: Iterable[object], **options) -> Iterator[subprocess.Popen]:
+    """A command in a process of its own, which does not outlive the block."""
+    driver = subprocess.Popen([sys.executable, "-c", script, *map(str, command)], **options)
+    try:
+        yield driver
+    finally:
+        if driver.poll() is None:
+            driver.kill()
+        driver.wait()
 
 
 def without_address() -> dict[str, str]:
@@ -260,10 +272,9 @@ def test_killed_worker_loses_nothing_and_doubles_nothing(address, photos, tmp_pa
 def test_command_that_is_killed_continues_with_the_missing_shards(address, photos, tmp_path):
     out = tmp_path / "embeddings"
     command = ("embed", photos / "unlabelled", "--engine", "ray", "--workers", "2", "--out", out)
-    driver = subprocess.Popen([sys.executable, "-c", SCRIPT, *map(str, command), "--ray-address", address])
-    wait_for(lambda: len(parts(out)) >= 3 or driver.poll() is not None)
-    driver.kill()
-    driver.wait()
+    with started(SCRIPT, (*command, "--ray-address", address)) as driver:
+        wait_for(lambda: len(parts(out)) >= 3 or driver.poll() is not None)
+        driver.kill()
     assert driver.returncode == -signal.SIGKILL
     before = {path: path.stat().st_mtime_ns for path in parts(out)}
     assert len(before) < 12
@@ -280,17 +291,12 @@ def test_command_that_is_killed_continues_with_the_missing_shards(address, photo
 def test_interrupted_command_is_quiet_keeps_its_shards_and_stops_ray(photos, tmp_path, interruptible, before):
     out = tmp_path / "embeddings"
     command = ("embed", photos / "unlabelled", "--engine", "ray", "--workers", "1", "--out", out)
-    driver = subprocess.Popen(
-        [sys.executable, "-c", before + SCRIPT, *map(str, command)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=without_address(),
-    )
-    wait_for(lambda: len(parts(out)) >= 2 or driver.poll() is not None)
-    workers = workers_of(driver.pid)
-    driver.send_signal(signal.SIGINT)
-    stdout, stderr = driver.communicate(timeout=60)
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with started(before + SCRIPT, command, env=without_address(), **pipes) as driver:
+        wait_for(lambda: len(parts(out)) >= 2 or driver.poll() is not None)
+        workers = workers_of(driver.pid)
+        driver.send_signal(signal.SIGINT)
+        stdout, stderr = driver.communicate(timeout=180)
     assert driver.returncode == 130, stderr
     assert len(parts(out)) >= 2
     assert stdout == ""
