@@ -80,15 +80,22 @@ def missing_data() -> str | None:
     )
 
 
-def load_tasks(names: tuple[str, ...] = TASKS, random_split: int | None = None, *, partial: bool = False) -> list[Task]:
+def load_tasks(
+    names: tuple[str, ...] = TASKS,
+    random_split: int | None = None,
+    *,
+    partial: bool = False,
+    features: Path | None = None,
+) -> list[Task]:
     """The tasks with the published split of the classes, or with one of the same sizes drawn at random.
 
     Args:
         names: of the tasks.
         random_split: seed of the split; the published one if None.
         partial: the target has the common classes alone and the source all 31, so that nothing is private.
+        features: file of another backbone; that of `features_file` if None.
     """
-    with np.load(features_file()) as file:
+    with np.load(features or features_file(), allow_pickle=False) as file:
         arrays = {name: file[name] for name in file.files if not name.endswith("_files")}
     common, source_private = _COMMON, _SOURCE_PRIVATE
     if random_split is not None:

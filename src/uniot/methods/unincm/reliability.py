@@ -31,8 +31,8 @@ from uniot.methods.unincm.rejection import Rejection
 _KNOWN = (4.1, -1.37, 3.12, -4.22)
 _UNKNOWN = (0.33, -0.55, 0.0, 0.28)
 # Below the first estimate labels are not trusted, and below the second they are doubted. The second was chosen on the
-# same tasks: with the warnings about the data, all of those are warned of in which less than half is right.
-_UNTRUSTED, DOUBTED = 0.4, 0.635
+# same tasks and on odd targets: with the warnings about the data, all are warned of in which less than half is right.
+_UNTRUSTED, DOUBTED = 0.4, 0.65
 _MOST_NAMES = 5
 _UNKNOWN_LABEL = -1
 _HALVINGS = 4
