@@ -11,7 +11,7 @@ from scipy.optimize import minimize
 from uniot.errors import RunFolderError
 from uniot.io.tensor_files import StoredTensors
 from uniot.rejection import UNKNOWN, Answers, TargetScores, fit_posterior
-from uniot.rejection.local import ClassShift, _class_weights, class_log_odds, nearness
+from uniot.rejection.local import ClassShift, _class_weights, _predicted, class_log_odds, nearness
 
 REGION = torch.tensor(0.1, dtype=torch.float64)
 
@@ -56,6 +56,21 @@ def test_weights_are_those_of_the_largest_posterior():
     assert torch.allclose(weights, residual, atol=1e-3)
 
 
+def test_prediction_without_an_answer_is_that_of_a_fit_without_it():
+    generator = torch.Generator().manual_seed(1)
+    rows = F.normalize(torch.randn(12, 4, generator=generator), dim=1)
+    kernel = nearness(rows, rows, torch.tensor(0.5, dtype=torch.float64))
+    log_odds = torch.randn(12, 3, generator=generator, dtype=torch.float64)
+    classes = torch.randint(3, (12,), generator=generator)
+    exact = 0.0
+    for row in range(12):
+        others = torch.arange(12) != row
+        weights, _ = _class_weights(kernel[others][:, others], log_odds[others], classes[others])
+        predicted = (log_odds[row] + kernel[row, others] @ weights).softmax(dim=0)[classes[row]]
+        exact += float((0.9 * predicted + 0.1 / 3).log())
+    assert _predicted(kernel, log_odds, classes, 0.1) == pytest.approx(exact, rel=0.05)
+
+
 def test_a_cluster_that_is_named_twice_gets_that_class_and_the_others_keep_theirs():
     rows, axis = clusters()
     believed = torch.tensor([0, 1, 2, 2])[axis]  # the method takes the last cluster for the third
@@ -73,6 +88,14 @@ def test_answers_that_the_method_expected_change_nothing():
     log_odds = log_odds_for(axis, 4, margin=6.0)
     told = torch.arange(0, len(axis), 20)
     assert ClassShift.fit(rows[told], log_odds[told], axis[told], REGION, 0.1) is None
+
+
+def test_answers_without_other_answers_near_them_do_not_reach_others():
+    # Nothing tells how far such an answer reaches: each explains itself, whatever that is.
+    rows = torch.eye(8, 16)
+    log_odds = log_odds_for(torch.zeros(8, dtype=torch.long), 4, margin=3.0)
+    said = torch.tensor([1, 2, 3, 1, 2, 3, 1, 2])
+    assert ClassShift.fit(rows, log_odds, said, REGION, 0.1) is None
 
 
 def test_one_wrong_answer_among_many_does_not_turn_its_cluster():

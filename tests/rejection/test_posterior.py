@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -262,3 +264,35 @@ def test_answers_about_rows_that_do_not_exist_are_refused():
         Answers().told([2, 9], [0, 0]).check(5, 3)
     with pytest.raises(DataError, match="name classes 0 to 7, and there are 3"):
         Answers().told([2, 3], [0, 7]).check(5, 3)
+
+
+def test_answers_that_agree_with_a_rule_that_rejects_nothing_do_not_make_it_reject():
+    target, truth = made_target(private=0.0, rejected=0.0)
+    for n_answers in (3, 5, 10):
+        _, posterior = asked(target, truth, n_answers)
+        assert called_known(posterior, target).mean() > 0.97
+
+
+def test_regions_that_explain_the_answers_speak_against_nothing_private_and_nothing_common():
+    target, _ = made_target()
+    prior = target.prior
+    gained = prior.explained(3.0)
+    assert float(gained.weight.sum()) == pytest.approx(1)
+    ratio = gained.weight / prior.weight
+    # Those two lose by the same factor, and all others gain against them by e to the gain.
+    assert torch.allclose(ratio[-2], ratio[-1])
+    assert torch.allclose(ratio[:-2] / ratio[-1], torch.full_like(ratio[:-2], np.exp(3.0)))
+
+
+def test_later_questions_are_also_about_samples_of_uncertain_class():
+    target, truth = made_target(n=400, private=0.0)
+    # Half of the samples of each class are as near to the next class.
+    uncertain = torch.arange(400) % 2 == 0
+    log_odds = torch.full((400, 4), -8.0, dtype=torch.float64)
+    log_odds.scatter_(1, target.nearest[:, None], 0.0)
+    log_odds[uncertain] = log_odds[uncertain].scatter(1, ((target.nearest[uncertain] + 1) % 4)[:, None], -0.01)
+    with_classes = replace(target, class_log_odds=log_odds)
+    answers, _ = asked(with_classes, truth, 12)
+    about_classes = answers.rows[[6, 8, 10]]
+    assert uncertain[about_classes].all()
+    assert not uncertain[asked(target, truth, 12)[0].rows[[6, 8, 10]]].all()

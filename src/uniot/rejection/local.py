@@ -210,8 +210,10 @@ def _class_weights(kernel: Tensor, log_odds: Tensor, classes: Tensor) -> tuple[T
 def _predicted(kernel: Tensor, log_odds: Tensor, classes: Tensor, error: float) -> float:
     """Return the log probability of the answers, each predicted from the others, one of them left out at a time."""
     weights, root = _class_weights(kernel, log_odds, classes)
+    # As in regression with a noise variance of 2, the inverse of the bound: the prediction without a sample is its
+    # pseudo-target less its weight over the diagonal of the inverse of the noisy kernel.
     own = torch.cholesky_inverse(root).diagonal() / 2
-    without = log_odds + kernel @ weights - weights / own[:, None]
+    without = log_odds + kernel @ weights + 2 * weights - weights / own[:, None]
     right = without.softmax(dim=1).gather(1, classes[:, None])[:, 0]
     return float(((1 - error) * right + error / log_odds.shape[1]).log().sum())
 

@@ -29,7 +29,7 @@ def clusters(n_classes: int, each: int, noise: float, seed: int = 0, width: int 
 class Named:
     """A run whose groups were all named by their true classes, and new samples; one private class is unseen."""
 
-    def __init__(self, seed: int = 0, **options) -> None:
+    def __init__(self, seed: int = 0, prefix: str = "", **options) -> None:
         toy = make_toy_domains(4, 2, 5, samples_per_class=60, dimensions=64, spread=0.9, seed=seed)
         truth = toy.oracle_y_target
         private = sorted(set(truth) - set(toy.y_source))
@@ -40,7 +40,7 @@ class Named:
         self.first = UniNCM(random_state=0).fit(toy.x_source, toy.y_source, self.target)
         self.rows = (self.first.labels_ == "unknown") & np.isin(self.truth, self.named_classes)
         x = np.concatenate([toy.x_source, self.target[self.rows]])
-        y = np.append(toy.y_source, self.truth[self.rows])
+        y = np.append(toy.y_source, [prefix + name for name in self.truth[self.rows]])
         self.after = UniNCM(random_state=0, **options).fit(x, y, self.target)
 
 
@@ -65,6 +65,13 @@ def test_what_was_known_before_the_names_is_labelled_as_before(named):
         before, after = named.first.predict(samples), named.after.predict(samples)
         assert np.array_equal(after[before != "unknown"], before[before != "unknown"])
         assert set(after[before == "unknown"]) <= {"unknown", *named.named_classes}
+
+
+def test_the_order_of_the_names_changes_no_label(named):
+    first = Named(prefix="a ")  # before the classes of the source
+    assert first.after.classes_[0].startswith("a ")
+    labels = np.char.replace(first.after.predict(first.new).astype(str), "a ", "")
+    assert (labels == named.after.predict(named.new)).all()
 
 
 def test_labels_probabilities_and_odds_agree_about_named_classes(named):
