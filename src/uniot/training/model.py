@@ -311,12 +311,13 @@ class AdaptedModel:
         return labelled
 
     def expected_change(self, row: int) -> float:
-        """Return the expected fraction of the target that an answer about a row moves between known and unknown."""
+        """Return the expected fraction of the target that an answer about a row gives another label."""
         known, changed = float(self._known_probability[row]), 0.0
         nearest = int(self._classes_after_answers[0][row])
         for chance, answer in ((known, nearest), (1 - known, UNKNOWN)):
             after = self.with_answers(self.answers.told([row], [answer]))
-            changed += chance * float((after.target.known != self.target.known).mean())
+            other_class = self.target.known & (after.target.nearest != self.target.nearest)
+            changed += chance * float(((after.target.known != self.target.known) | other_class).mean())
         return changed
 
     @property
