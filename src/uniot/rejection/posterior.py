@@ -50,7 +50,7 @@ _MOST_LOG_ODDS = 3.0
 _N_SPECIAL = 3
 # Probability that an answer is wrong. People err less often; a larger number also keeps a single sample with a
 # misleading score from excluding a hypothesis, which gains most if answers are few.
-_WRONG_ANSWER = 0.1
+_WRONG_ANSWER = 0.07
 # A share of unknown samples below this, or above one less this, is decided for as if it were none or all: the H-score
 # would reject many samples for the sake of a few.
 _SMALL_SHARE = 0.05

@@ -10,13 +10,11 @@ from uniot.rejection.answers import UNKNOWN, Answers
 from uniot.rejection.local import nearness
 from uniot.rejection.posterior import RejectionPosterior, TargetScores
 
-# Samples that are compared: these parts of the target, of lowest or highest score or contradicting most, and nearest to
-# the line.
-_PART_AT_ENDS, _PART_AT_LINE = 0.1, 0.05
+# Samples that are compared: these parts of the target, of lowest or highest score or contradicting most, of the least
+# certain label, and nearest to the line.
+_PART_AT_ENDS, _PART_UNCERTAIN, _PART_AT_LINE = 0.1, 0.1, 0.05
 # Questions at the ends of the score, and questions that are spread over regions after them, with few classes two.
 _AT_ENDS, _SPREAD, _SPREAD_OF_FEW = 2, 1, 2
-# From this question on the class counts too: the line is roughly known. These samples are compared then.
-_FIRST_ABOUT_CLASSES, _PART_ABOUT_CLASSES = 6, 0.1
 # With so few nearest classes, a whole class is often private although its scores are high.
 _FEW_CLASSES = 2
 
@@ -28,8 +26,8 @@ def questions(
 
     The first question is about the samples of lowest score and the second about those of highest score, which tell
     whether anything is private and whether anything is common. The third is about the largest region without an answer.
-    The others alternate between the probability of one half, from the seventh on the least certain label, and the
-    present threshold. Among the candidates, one in a dense region without an answer is taken.
+    The others alternate between the least certain label, a class or unknown, and the present threshold. Among the
+    candidates, one in a dense region without an answer is taken.
 
     If the target has two nearest classes, one of them may be private as a whole, whatever its scores: there, the third
     and the fourth question are about samples whose score contradicts the answer about their class most, as soon as
@@ -90,10 +88,8 @@ def _candidates(
         if not has_few_classes or len(np.unique(said.classes == UNKNOWN)) < 2:
             return rows
         distance, part = -_contradiction(rows, target, said), _PART_AT_ENDS
-    elif place % 2 == 0 and place >= _FIRST_ABOUT_CLASSES:
-        distance, part = certainty[rows], _PART_ABOUT_CLASSES
     elif place % 2 == 0:
-        distance = (known[rows] - 0.5).abs()
+        distance, part = certainty[rows], _PART_UNCERTAIN
     else:
         rank = torch.argsort(torch.argsort(known, stable=True), stable=True)
         distance = (rank[rows] - int((known < threshold).sum())).abs().double()
