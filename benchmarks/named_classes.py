@@ -1,7 +1,7 @@
 """What stays unknown after all groups were named: samples of classes that no run has seen, on random class splits.
 
-    python benchmarks/named_classes.py --features /tmp/features --csv named-classes.csv
-    python benchmarks/named_classes.py --features /tmp/features --seeds 0 1 2 3    # chose the constants
+    python benchmarks/named_classes.py --features features/ --csv named-classes.csv
+    python benchmarks/named_classes.py --features features/ --seeds 0 1 2 3    # chose the constants
     python benchmarks/named_classes.py --sets office31 --quick
 
 The classes of a collection are common, private to the source, private to the target, or unseen: these occur in new
