@@ -37,7 +37,7 @@ _MOST_CLASSES_LISTED = 40
 def ask(
     run: Annotated[Path, typer.Argument(help="Folder of a finished run.")],
     questions: Annotated[
-        int | None, typer.Option(min=1, help="Write so many questions to the file of --out instead of asking.")
+        int | None, typer.Option(min=1, help="Write this number of questions to the file of --out instead of asking.")
     ] = None,
     out: Annotated[Path | None, typer.Option(help="With --questions: the .csv file to write.")] = None,
     forget: Annotated[

@@ -1,4 +1,4 @@
-"""What the model decides about samples that no person placed, after all that people said."""
+"""Decisions of the model about samples that no person placed, after all answers of people."""
 
 from __future__ import annotations
 

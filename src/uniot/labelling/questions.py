@@ -22,7 +22,7 @@ N_NEAREST = 3
 
 @dataclass(frozen=True)
 class Belief:
-    """What a run believes about a sample now.
+    """The present label of a sample, as a run predicts it.
 
     Attributes:
         label: a source class or the label of unknown samples.

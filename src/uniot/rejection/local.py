@@ -1,4 +1,4 @@
-"""What answers say beyond the common line: about known and unknown around them, and about the classes around them.
+"""Local effects of answers: on known against unknown, and on the classes, of the samples around them.
 
 Both are Gaussian processes on the log odds, with a kernel of regions: samples whose features are close get similar
 shifts. How far an answer reaches is not set: several amplitudes are weighted by how well they explain the answers.

@@ -51,14 +51,14 @@ _N_SPECIAL = 3
 # Probability that an answer is wrong. People err less often; a larger number also keeps a single sample with a
 # misleading score from excluding a hypothesis, which gains most if answers are few.
 _WRONG_ANSWER = 0.07
-# A share of unknown samples below this, or above one less this, is decided for as if it were none or all: the H-score
-# would reject many samples for the sake of a few.
+# If the share of unknown samples is below this, the decision maximises the accuracy on known samples, and above one
+# minus this, the recall of unknown ones: the H-score would give up many samples for the sake of a few.
 _SMALL_SHARE = 0.05
 # Two samples are of one region if 1 - cosine is small against this part of its mean over the target; with two clusters
 # the median is that within a cluster.
 _REGION = 0.14
 _MOST_COMPARED = 400
-# More answers than these would make the process slow and say nothing new: people give so many by moving whole groups.
+# Larger numbers of answers, as from moving whole groups, would make the process slow and add little.
 _MOST_LOCAL_ANSWERS = 300
 # Points of the score at which the target is represented: hypotheses are functions of the score alone.
 _KNOTS = 257
@@ -69,7 +69,7 @@ _LEAST = 1e-6
 
 @dataclass(frozen=True)
 class TargetScores:
-    """What the model sees of a target.
+    """Scores, nearest classes and features of a target.
 
     Attributes:
         odds: largest odds of each sample by the rule of the method, (n_samples,), float64.
