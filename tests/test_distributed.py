@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from dataclasses import fields, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -605,3 +606,28 @@ def test_examples_for_slurm_are_valid_shell(name):
     done = subprocess.run(["bash", "-n", str(script)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "#SBATCH --nodes" in script.read_text(encoding="utf-8")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="a signal of Linux")
+def test_worker_ends_with_the_process_that_started_it():
+    child = """
+import time
+from uniot.distributed.workers import end_with_parent
+
+end_with_parent()
+print("ready", flush=True)
+time.sleep(60)
+"""
+    script = f"""
+import subprocess, sys
+
+worker = subprocess.Popen([sys.executable, "-c", {child!r}])
+worker.wait()
+"""
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout.readline() == "ready\n"
+        parent.kill()
+        killed = time.monotonic()
+        # The pipe ends with the last process that holds it; left alone, the worker would sleep for a minute.
+        assert parent.stdout.read() == ""
+    assert time.monotonic() - killed < 30

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
+import os
+import signal
+import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
@@ -16,6 +20,22 @@ from uniot.distributed.places import Place
 from uniot.errors import DataError, UniotError
 
 _MOST_ATTEMPTS = 4
+# PR_SET_PDEATHSIG of Linux's <sys/prctl.h>.
+_SIGNAL_WHEN_PARENT_ENDS = 1
+
+
+def end_with_parent() -> None:
+    """Have Linux kill this process when its parent ends; do nothing on other systems.
+
+    A worker of Ray whose node has ended shuts itself down, and now and then hangs in the middle of that: it would stay
+    for good, with its memory.
+    """
+    if sys.platform != "linux":
+        return
+    parent = os.getppid()
+    ctypes.CDLL(None).prctl(_SIGNAL_WHEN_PARENT_ENDS, signal.SIGKILL)
+    if os.getppid() != parent:  # it ended before the call
+        os._exit(1)
 
 
 class ShardWorker:
@@ -29,7 +49,7 @@ class ShardWorker:
         out: folder of the output.
         strict: whether an image that cannot be read is an error.
         cores: cores of this process.
-        attempts: actor that counts how often each shard was begun.
+        attempts: actor that counts how often each shard was begun; None outside Ray.
     """
 
     def __init__(
@@ -44,6 +64,8 @@ class ShardWorker:
         attempts: Any,
     ) -> None:
         torch.set_num_threads(cores)
+        if attempts is not None:
+            end_with_parent()
         self._job, self._bundle, self._cores, self._strict = job, bundle, cores, strict
         self._source, self._kind, self._out = source, kind, out
         self._attempts = attempts
