@@ -27,11 +27,12 @@ from uniot import UniNCM
 from uniot.datasets import make_toy_domains
 from uniot.images.files import ImageFile
 from uniot.labelling.actions import AnswerQuestion
+from uniot.labelling.samples import TargetSamples
 from uniot.labelling.session import LabellingSession
 from uniot.labelling.store import LabelStore
-from uniot.labelling.target import Target
 from uniot.rejection.answers import UNKNOWN, Answers
-from uniot.runs.pictures import FILE, write_places
+from uniot.runs.pictures import write_places
+from uniot.runs.run import Run
 from uniot.runs.saving import save_model
 
 N_ANSWERS = 20
@@ -56,9 +57,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="uniot-answers-") as folder:
         run = Path(folder) / "run"
         estimator.save(run)
-        target = Target.open(run)
+        opened = Run.open(run)
+        target = TargetSamples.of_run(opened)
         right = [str(one) if one in target.classes else "unknown" for one in toy.oracle_y_target.tolist()]
-        with closing(LabelStore(run / FILE, target.digest)) as store:
+        with closing(LabelStore.of_run(opened, target.digest)) as store:
             session, answers = LabellingSession(target, store), Answers()
             for _ in range(N_ANSWERS):
                 (question,) = session.questions()

@@ -10,8 +10,7 @@ from measure import Report
 from peers import TO_THE_END, Pot
 from problems import Problem
 
-from uniot.transport.plan import UnbalancedPotential
-from uniot.transport.unbalanced import unbalanced_potential
+from uniot.transport.unbalanced import UnbalancedPotential, unbalanced_potential
 
 RULE_TOLERANCE = 1e-9
 

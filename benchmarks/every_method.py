@@ -24,11 +24,11 @@ from rich.console import Console
 
 from uniot.benchmark.features import DIGITS, DataSet, write_digits
 from uniot.benchmark.jobs import Job, plan_jobs
-from uniot.benchmark.protocol import TaskSet
+from uniot.benchmark.local_workers import LocalWorkers
 from uniot.benchmark.results import Result, read_results, write_results
 from uniot.benchmark.runner import run_benchmark
+from uniot.benchmark.tasks import TaskSet
 from uniot.benchmark.universality import plan_universality
-from uniot.benchmark.worker_pool import LocalWorkers
 from uniot.cli.benchmark_screen import watching
 from uniot.methods.registry import METHODS
 

@@ -764,12 +764,12 @@ import numpy as np
 import pyarrow.parquet, pyarrow.compute, pyarrow.types
 from uniot.cli import main
 from uniot.distributed.inputs import opened_table, sharded_input
-from uniot.distributed.places import Place
+from uniot.distributed.locations import Place
 from uniot.errors import UniotError
 from uniot.images.decoding import decoded
 from uniot.images.files import ImageFile, labelled_images
 from uniot.images.preparation import Preparation
-from uniot.images.reading import Skipped, read_in_order
+from uniot.images.embedding import Skipped, read_in_order
 from uniot.io.embedding_files import read_embeddings, read_labels
 from uniot.training import fit
 

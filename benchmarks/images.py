@@ -27,13 +27,13 @@ from office31_tasks import TASKS, features_file
 from uniot.config import ImageSettings, Settings
 from uniot.datasets.catalogue import benchmark_set
 from uniot.images.backbones import ImageReader
-from uniot.images.extraction import extract
+from uniot.images.embedding import ReadOptions, extract
 from uniot.images.files import ImageFile
 from uniot.images.graphs import graph_of
-from uniot.images.splitting import inference_form
+from uniot.images.inference import inference_form
 from uniot.images.store import EmbeddingStore
+from uniot.training.domains import read_images
 from uniot.training.fit import fit
-from uniot.training.images import Reading, read_collections
 
 PARTS = ("command", "tasks", "fine-tune", "extraction", "start-up")
 FINE_TUNED_TASKS = ("A2W", "W2A")
@@ -136,7 +136,7 @@ def measure_extraction(report: Report, office: Office31, domain: str, n_images: 
 
     def extracted(engine: str) -> None:
         chosen = graph_of if engine == "ONNX Runtime" else lambda split: None
-        with mock.patch("uniot.images.reading.graph_of", chosen):
+        with mock.patch("uniot.images.inference.graph_of", chosen):
             rows[engine] = extract(files, reader.split, EmbeddingStore(office.root / f"fresh-{next(stores)}")).values
 
     runs = {
@@ -190,9 +190,9 @@ def run(office: Office31, task: str, seed: int, method: str, fine_tune: str) -> 
     begin = perf_counter()
     reader = ImageReader.open(ImageSettings.checked(fine_tune=fine_tune))
     settings = Settings.checked(method=method, seed=seed)
-    read = read_collections(source, target, reader, Reading(office.store))
-    model = fit(read.domains(settings), settings)
-    outcome = outcome_of(task, seed, model, np.array(truth)[read.target.kept], begin)
+    domains = read_images(source, target, reader, settings, ReadOptions(office.store))
+    model = fit(domains, settings)
+    outcome = outcome_of(task, seed, model, np.array(truth)[domains.images.target.kept], begin)
     took = outcome.seconds
     print(f"{task} seed {seed}, {method}, fine-tune {fine_tune}: H {outcome.h:.1f}, {took:.1f} s", flush=True)
     return outcome

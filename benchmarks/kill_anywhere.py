@@ -34,14 +34,15 @@ from measure import Report, arguments
 from PIL import Image
 from safetensors.torch import save_file
 
+import uniot.adaptation.adapt
+import uniot.adaptation.collections
 import uniot.cli
 import uniot.export.hub
-import uniot.images.extraction
-import uniot.labelling.formats
+import uniot.images.embedding
+import uniot.labelling.exporting
 import uniot.labelling.server
 import uniot.report
 import uniot.training.fit
-import uniot.training.images
 from uniot.datasets.catalogue import benchmark_set
 from uniot.images.backbones import load_backbone
 from uniot.images.weights import import_timm

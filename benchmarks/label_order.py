@@ -23,11 +23,11 @@ from office31_tasks import features_file
 from random_splits import Domain, office31
 
 from uniot import UniNCM
-from uniot.discovery.annotations import class_index, is_class
+from uniot.annotations.places import class_index, is_class
 from uniot.io.csv_tables import write_table
-from uniot.labelling.gallery import LabelPropagation
+from uniot.labelling.propagation import LabelPropagation
+from uniot.labelling.samples import TargetSamples
 from uniot.labelling.state import AnnotationState, Renaming, assign
-from uniot.labelling.target import Target
 
 # Seeds 0 and 1 chose the constants of the spreading and the queue.
 _SEEDS = (2, 3, 4)
@@ -46,7 +46,7 @@ Line = dict[str, str | int | float]
 class Task(NamedTuple):
     """A target, and the truth about it."""
 
-    target: Target
+    target: TargetSamples
     truth: np.ndarray
 
 
@@ -210,7 +210,7 @@ def fitted(domains: dict[str, Domain], pair: str, seed: int, sizes: tuple[int, i
     source = np.isin(y, [*common, *of_source])
     rows = np.sort(drawn.permutation(np.flatnonzero(np.isin(truth, [*common, *of_target])))[:_MOST_SAMPLES])
     model = UniNCM(random_state=0).fit(x[source], y[source], target[rows]).model_
-    return Task(Target.of(model, Path(), [str(row) for row in rows.tolist()], None), truth[rows])
+    return Task(TargetSamples.of(model, [str(row) for row in rows.tolist()]), truth[rows])
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ from time import perf_counter, process_time
 import numpy as np
 from measure import Report, arguments
 
-import uniot.methods.unincm.neighbours as neighbours
+import uniot.neighbours as neighbours
 from uniot import UniNCM
 from uniot.methods.unincm.method import UniNCMMethod
 

@@ -18,12 +18,20 @@ from typing import Any
 _PAUSE_SECONDS = 0.1
 
 
-def interleaved(runs: Mapping[str, Callable[[], object]], repeats: Mapping[str, int] | int) -> dict[str, list[float]]:
+def interleaved(
+    runs: Mapping[str, Callable[[], object]],
+    repeats: Mapping[str, int] | int,
+    *,
+    warm: bool = False,
+    clock: Callable[[], float] = time.perf_counter,
+) -> dict[str, list[float]]:
     """Seconds of each run, taken in turn after one unmeasured round.
 
     Args:
         runs: name to what is measured.
         repeats: how often; a name may have fewer than another, and is then in the first rounds.
+        warm: whether an unmeasured run precedes each measured one, after the pause.
+        clock: `time.process_time` for the time of the processor, which other processes hardly change.
     """
     times: dict[str, list[float]] = {name: [] for name in runs}
     wanted = dict.fromkeys(runs, repeats) if isinstance(repeats, int) else dict(repeats)
@@ -33,14 +41,16 @@ def interleaved(runs: Mapping[str, Callable[[], object]], repeats: Mapping[str, 
         for name, run in runs.items():
             if turn < wanted[name]:
                 time.sleep(_PAUSE_SECONDS)
-                times[name].append(seconds(run))
+                if warm:
+                    run()
+                times[name].append(seconds(run, clock))
     return times
 
 
-def seconds(run: Callable[[], object]) -> float:
-    begin = time.perf_counter()
+def seconds(run: Callable[[], object], clock: Callable[[], float] = time.perf_counter) -> float:
+    begin = clock()
     run()
-    return time.perf_counter() - begin
+    return clock() - begin
 
 
 @dataclass(frozen=True)

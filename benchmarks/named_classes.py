@@ -27,15 +27,19 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from continued_runs import Data, continued, first_run, labels_of
 from label_order import pacs
 from measure import arguments
 from random_splits import Domain, digits, office31
 
+from uniot.adaptation.collections import Collection, Collections
+from uniot.config import Settings
 from uniot.io.csv_tables import write_table
+from uniot.labelling import Names
+from uniot.labelling.exporting import decided
+from uniot.labelling.samples import TargetSamples
 from uniot.labelling.state import AnnotationState, rename
-from uniot.labelling.target import Target
-from uniot.training.domains import inputs_of
+from uniot.training.domains import domains_from_arrays, inputs_of
+from uniot.training.fit import FitContext, fit
 from uniot.training.model import AdaptedModel
 
 _SEEDS = (30, 31, 32)
@@ -55,8 +59,44 @@ _CLASSES = {
     "digits": (3, 2, 3, 2),
 }
 _MOST_SAMPLES, _MOST_SOURCE = 1000, 2500
+_SETTINGS = Settings(method="unincm", seed=0)
 
 Line = dict[str, str | int | float]
+
+
+class Data(NamedTuple):
+    """A labelled source, a target, and the truth about it."""
+
+    x: np.ndarray
+    y: np.ndarray
+    target: np.ndarray
+    truth: np.ndarray
+
+    @property
+    def names(self) -> list[str]:
+        return [str(row) for row in range(len(self.target))]
+
+
+def first_run(data: Data) -> AdaptedModel:
+    return fit(domains_from_arrays(data.x, data.y, data.target, _SETTINGS), _SETTINGS)
+
+
+def continued(data: Data, target: TargetSamples, state: AnnotationState) -> AdaptedModel:
+    """The run that `uniot adapt --continue` makes from the labels of a page."""
+    lines = list(decided(target, state))
+    names = Names(
+        [name for name, *_ in lines],
+        np.array([label for _, label, *_ in lines]),
+        np.array([decision for _, _, decision, _ in lines]),
+    )
+    source = Collection(Path("source"), [str(row) for row in range(len(data.x))], data.y, rows=data.x)
+    unlabelled = Collection(Path("target"), data.names, rows=data.target)
+    domains = Collections(source, unlabelled).annotated(names).domains(_SETTINGS)
+    return fit(domains, _SETTINGS, FitContext(answers=names.answers(data.names, domains.classes)))
+
+
+def labels_of(model: AdaptedModel) -> np.ndarray:
+    return model.labels(model.target).astype(str)
 
 
 class Split(NamedTuple):
@@ -83,9 +123,9 @@ def split(source: Domain, target: Domain, sizes: tuple[int, int, int, int], seed
     return Split(data, target[0][new], target[1][new], common, private, unseen)
 
 
-def named_by_oracle(task: Split, model: AdaptedModel) -> tuple[Target, AnnotationState]:
+def named_by_oracle(task: Split, model: AdaptedModel) -> tuple[TargetSamples, AnnotationState]:
     """Return the page after every group got the name of the true class of most of its members."""
-    target = Target.of(model, Path(), task.data.names, None)
+    target = TargetSamples.of(model, task.data.names)
     state = target.initial_state()
     for group in range(model.groups.n_groups):
         names, counts = np.unique(task.data.truth[model.target.group == group], return_counts=True)

@@ -12,8 +12,7 @@ from measure import Report
 from peers import TO_THE_END, Pot
 from problems import Problem
 
-from uniot.transport.kernel import Kernel
-from uniot.transport.unbalanced import unbalanced_potential
+from uniot.transport.unbalanced import Kernel, unbalanced_potential
 
 
 @dataclass(frozen=True)

@@ -25,9 +25,9 @@ from PIL import Image
 from uniot.config import ImageSettings
 from uniot.distributed import Cluster, embed_shards, predict_shards
 from uniot.images.backbones import ImageReader
+from uniot.images.embedding import ReadOptions, embed_images
 from uniot.images.files import unlabelled_images
 from uniot.images.store import EmbeddingStore
-from uniot.training.images import Reading, read_collection
 
 CLASSES, WORKERS = 4, 2
 
@@ -88,7 +88,7 @@ def measure_speed(report: Report, images: Path, root: Path, per_shard: int, repe
     for turn in range(repeats + 1):
         clock = Clock(WORKERS * per_shard)
         store = EmbeddingStore(root / f"store-{turn}")
-        read_collection(files, reader, Reading(store, progress=lambda _, clock=clock: clock))
+        embed_images(files, reader, ReadOptions(store, progress=lambda _, clock=clock: clock))
         clocks["process"].append(clock)
         clock = Clock(WORKERS * per_shard)
         cluster = Cluster(workers=WORKERS)

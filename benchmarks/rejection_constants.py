@@ -26,11 +26,10 @@ from measure import arguments
 from torch import Tensor
 
 from uniot.benchmark.features import DIGITS, DataSet, write_digits
+from uniot.benchmark.fit_and_score import fit, load_data
 from uniot.benchmark.scenarios import family_of
 from uniot.benchmark.universality import PURPOSES, plan_universality
-from uniot.benchmark.worker import fit, load_data
 from uniot.methods.unincm import rejection
-from uniot.methods.unincm.fit import OF_SOURCE
 from uniot.metrics.accuracy import h_score
 from uniot.metrics.ranking import best_threshold_h_score
 
@@ -111,7 +110,7 @@ def fitted(options: Namespace) -> Iterator[FittedTask]:
                 job.dataset,
                 family_of(job.setting),
                 method.transform_rows(method.features(inputs)),
-                method.fitted.get().rejections[OF_SOURCE].prototypes,
+                method.fitted.get().rejection.prototypes,
                 method.n_neighbours(len(inputs)),
                 np.array([index.get(label, -1) for label in data.oracle_target_labels.tolist()]),
             )

@@ -32,10 +32,9 @@ import numpy as np
 from measure import arguments
 
 from uniot.benchmark.features import DIGITS, DataSet, write_digits
+from uniot.benchmark.fit_and_score import fit, load_data
 from uniot.benchmark.universality import PURPOSES, plan_universality
-from uniot.benchmark.worker import fit, load_data
-from uniot.methods.fitted import TargetStatistics
-from uniot.methods.unincm.reliability import DOUBTED, estimated_accuracies, regressors
+from uniot.reliability import DOUBTED, TargetStatistics, estimated_accuracies, regressors
 
 _RIDGE = 3.0
 _STEPS = 20

@@ -1,8 +1,9 @@
-"""Time for one problem against POT and OTT-JAX."""
+"""Time for one problem: against its unavoidable parts, and against POT and OTT-JAX."""
 
 from __future__ import annotations
 
 import statistics
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -13,6 +14,7 @@ from measure import Report, interleaved
 from peers import BEST_MOMENTUM, Ott, Pot, fewest_iterations
 from problems import Problem, clustered
 
+from uniot.transport.threads import flushed_subnormals, one_numpy_thread
 from uniot.transport.unbalanced import unbalanced_plan, unbalanced_potential
 
 # OTT-JAX computes in float32 throughout and stays between one and two times our accuracy.
@@ -22,16 +24,80 @@ OTT_MOMENTUM = 1.6
 
 @dataclass(frozen=True)
 class Size:
-    """Rows and classes of a problem, what POT must be beaten by (plan, potential), and how often all are run."""
+    """Rows and classes of a problem, bounds on its times, and the number of repeats.
+
+    Attributes:
+        n: number of rows.
+        c: number of classes.
+        bounds: how many times as fast as POT the plan and the potential must be.
+        parts: how many times its unavoidable parts a plan may take on one thread; None for no bound.
+        repeats: number of runs of our solver.
+        peer_repeats: number of runs of the others.
+    """
 
     n: int
     c: int
     bounds: tuple[float, float]
+    parts: float | None
     repeats: int
     peer_repeats: int
 
     def __str__(self) -> str:
         return f"{self.n}x{self.c}"
+
+
+def measure_parts(report: Report, sizes: tuple[Size, ...], two_threads_from: int) -> None:
+    """Time of a plan over the time of what no solver of this kind can avoid, and time of one thread over that of two.
+
+    One exponential of the matrix and two matrix-vector products per pass are unavoidable. They and the plan are timed
+    in turn on one thread, each right after an unmeasured run of its own, as in a training loop; the time is that of the
+    processor. Two threads are compared with one by elapsed time, so nothing else should be running; from
+    `two_threads_from` entries on they must be 1.5 times as fast.
+    """
+    threads = torch.get_num_threads()
+    for size in sizes:
+        problem = clustered(size.n, size.c, seed=0)
+        similarity, beta = problem.similarity, problem.class_mass
+        passes = unbalanced_plan(similarity, beta).passes
+        one: Callable[[], object] = lambda s=similarity, b=beta: _on_threads(1, s, b)  # noqa: E731
+        two: Callable[[], object] = lambda s=similarity, b=beta: _on_threads(2, s, b)  # noqa: E731
+        runs = {"parts": _UnavoidableParts(similarity, passes), "plan": one}
+        with one_numpy_thread(), flushed_subnormals():
+            times = interleaved(runs, max(size.repeats, 15), warm=True, clock=time.process_time)
+        median = {name: statistics.median(of_run) for name, of_run in times.items()}
+        took = f"{1000 * median['plan']:.3g} ms / {1000 * median['parts']:.3g} ms"
+        what = f"{size}: plan over its unavoidable parts, {passes} passes ({took})"
+        if size.parts is None:
+            report.tell(what, median["plan"] / median["parts"], "x", seconds=times)
+        else:
+            report.at_most(what, median["plan"] / median["parts"], size.parts, "x", seconds=times)
+        times = interleaved({"one thread": one, "two threads": two}, max(size.repeats, 15), warm=True)
+        bound = 1.5 if size.n * size.c >= two_threads_from else None
+        report.faster(f"{size}: two threads against one", times, "one thread", "two threads", bound)
+    torch.set_num_threads(threads)
+
+
+def _on_threads(number: int, similarity: torch.Tensor, beta: torch.Tensor) -> None:
+    torch.set_num_threads(number)
+    unbalanced_plan(similarity, beta)
+
+
+class _UnavoidableParts:
+    """One exponential of the matrix and two matrix-vector products per pass, on one thread."""
+
+    def __init__(self, similarity: torch.Tensor, passes: int) -> None:
+        self._exponent = ((similarity - similarity.amax(dim=1, keepdim=True)) / 0.01).clamp_(min=-86)
+        self._kernel = torch.empty_like(self._exponent)
+        self._rows = np.ones(len(similarity), dtype=np.float32)
+        self._columns = np.ones(similarity.shape[1], dtype=np.float32)
+        self._passes = passes
+
+    def __call__(self) -> None:
+        torch.set_num_threads(1)
+        kernel = torch.exp(self._exponent, out=self._kernel).numpy()
+        for _ in range(self._passes):
+            kernel @ self._columns
+            self._rows @ kernel
 
 
 def measure_speed(report: Report, sizes: tuple[Size, ...]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable
+from copy import deepcopy
 
 import torch
 from measure import Report, arguments, interleaved
@@ -13,11 +14,17 @@ from torch import Tensor
 
 from uniot.config import Settings
 from uniot.io.arrays import scaled_rows
+from uniot.losses import (
+    CommonClassDetectionLoss,
+    FeatureQueue,
+    PrivateClassDiscoveryLoss,
+    Prototypes,
+    common_class_detection_loss,
+)
 from uniot.methods import create_method, resolved_settings
-from uniot.methods.base import Batch, parameter_groups
-from uniot.methods.uniot import UniOTMethod, common_class_loss, private_class_loss
-from uniot.nn.memory import nearest_neighbours
-from uniot.training.loop import train
+from uniot.methods.base import Batch
+from uniot.methods.uniot import UniOTMethod
+from uniot.training.loop import parameter_groups, train
 from uniot.training.samples import PairedBatches, TensorSamples
 
 WIDTH, CLASSES, CLUSTERS, QUEUE = 2048, 20, 50, 2000
@@ -27,26 +34,26 @@ Data = tuple[Tensor, Tensor, Tensor]
 """Source embeddings, their class indices, target embeddings."""
 
 
-class WithoutTransport(UniOTMethod):
-    """The same forward pass, neighbours and losses, with labels and codes that were fixed beforehand."""
+class FixedDetection(CommonClassDetectionLoss):
+    """L_CCD with labels that were fixed beforehand; half of the rows count as detected."""
 
     def fix(self, batch_size: int) -> None:
-        """Half of the rows count as detected; codes are as soft as those of the balanced plan."""
-        generator = torch.Generator().manual_seed(0)
-        self._labels = torch.randint(len(self.classes.weight), (batch_size,), generator=generator)
+        self._labels = torch.randint(len(self.class_mass), (batch_size,), generator=torch.Generator().manual_seed(0))
         self._detected = torch.arange(batch_size) % 2 == 0
-        scores = torch.randn(2 * batch_size, len(self.clusters.weight), generator=generator)
-        self._codes = scores.softmax(dim=1).chunk(2)
 
-    def common_class_loss(self, target: Tensor, batch: Batch) -> tuple[Tensor, Tensor | None]:
-        logits = self.classes(target) / self.options.temperature
-        loss = common_class_loss(logits, self._labels, self._detected)
+    def forward(
+        self, target: Tensor, prototypes: Prototypes, queue: FeatureQueue, generator: torch.Generator | None = None
+    ) -> tuple[Tensor, Tensor]:
+        logits = prototypes(target) / self.temperature
+        loss = common_class_detection_loss(logits, self._labels, self._detected)
         return loss, torch.where(self._detected, self._labels, -1)
 
-    def private_class_loss(self, target: Tensor, batch: Batch, embeddings: Tensor) -> Tensor:
-        neighbours = nearest_neighbours(target, batch.target_ids, self.queue)
-        cosines = self.clusters(torch.cat([target, neighbours]))
-        return private_class_loss(*(cosines / self.options.temperature).chunk(2), *self._codes)
+
+class FixedCodes(PrivateClassDiscoveryLoss):
+    """L_PCD with codes that were fixed beforehand, as soft as those of the balanced plan."""
+
+    def codes(self, cosines: Tensor, queued: Tensor) -> Tensor:
+        return torch.randn(cosines.shape, generator=torch.Generator().manual_seed(0)).softmax(dim=1)
 
 
 class Loop:
@@ -123,10 +130,12 @@ def trained(data: Data) -> UniOTMethod:
     return method
 
 
-def _reduced(method: UniOTMethod) -> WithoutTransport:
-    reduced = WithoutTransport(method.projection.hidden.in_features, len(method.classes.weight), method.settings)
-    reduced.load_state_dict(method.state_dict())
-    reduced.fix(method.settings.batch_size)
+def _reduced(method: UniOTMethod) -> UniOTMethod:
+    """The same method, with forward pass, neighbours and losses, but without transport."""
+    reduced = deepcopy(method)
+    reduced.loss.common = FixedDetection(len(method.loss.classes.weight))
+    reduced.loss.common.fix(method.settings.batch_size)
+    reduced.loss.private = FixedCodes()
     return reduced
 
 

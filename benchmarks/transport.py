@@ -1,4 +1,6 @@
-"""The unbalanced solver: passes to a given accuracy, time against POT and OTT-JAX, and decisions against POT."""
+"""The unbalanced solver: passes to a given accuracy, time over its unavoidable parts, time against POT and OTT-JAX,
+and decisions against POT.
+"""
 
 from __future__ import annotations
 
@@ -9,29 +11,32 @@ from measure import Report, arguments
 from office31_tasks import load_tasks, missing_data
 from passes import measure_passes
 from problems import Problem, clustered
-from speed import Size, measure_speed
+from speed import Size, measure_parts, measure_speed
 
-# Up to so many entries POT is also run to the end as a check of the reference.
+# Up to this many entries POT is also run to the end as a check of the reference.
 SMALL = 100_000
+# Two threads must help from this many entries on.
+TWO_THREADS_FROM = 10_000 * 200
+PARTS = ("passes", "parts", "speed", "decisions")
 FULL = (
-    Size(2036, 20, bounds=(12, 15), repeats=21, peer_repeats=21),
-    Size(4000, 20, bounds=(12, 15), repeats=21, peer_repeats=21),
-    Size(10_000, 200, bounds=(10, 13), repeats=7, peer_repeats=7),
-    Size(172_000, 200, bounds=(20, 30), repeats=7, peer_repeats=3),
+    Size(2036, 20, bounds=(12, 15), parts=4, repeats=21, peer_repeats=21),
+    Size(4000, 20, bounds=(12, 15), parts=4, repeats=21, peer_repeats=21),
+    Size(10_000, 200, bounds=(10, 13), parts=2.5, repeats=7, peer_repeats=7),
+    Size(172_000, 200, bounds=(20, 30), parts=None, repeats=7, peer_repeats=3),
 )
 QUICK = (
-    Size(500, 20, bounds=(12, 15), repeats=3, peer_repeats=2),
-    Size(5000, 40, bounds=(10, 13), repeats=3, peer_repeats=2),
+    Size(500, 20, bounds=(12, 15), parts=None, repeats=3, peer_repeats=2),
+    Size(5000, 40, bounds=(10, 13), parts=None, repeats=3, peer_repeats=2),
 )
 
 
 def main() -> None:
     parser = arguments(__doc__)
-    parser.add_argument("--only", nargs="+", choices=("passes", "speed", "decisions"), help="only these parts")
+    parser.add_argument("--only", nargs="+", choices=PARTS, help="only these parts")
     parser.add_argument("--without-largest", action="store_true", help="leave out 172000x200, which takes longest")
     parser.add_argument("--seeds", type=int, default=6, help="problems of each size for passes and decisions")
     options = parser.parse_args()
-    parts = options.only or ["passes", "speed", "decisions"]
+    parts = options.only or PARTS
     report = Report("transport", options.quick)
     sizes, seeds = (QUICK, 2) if options.quick else (FULL, options.seeds)
     synthetic = sizes if options.quick else sizes[:-1]
@@ -40,6 +45,8 @@ def main() -> None:
             measure_passes(report, str(size), _problems(size, seeds), check=size.n * size.c <= SMALL)
         for name, problem in _office31().items():
             measure_passes(report, f"Office-31 {name}", [problem], check=True)
+    if "parts" in parts:
+        measure_parts(report, sizes[:-1] if options.without_largest else sizes, TWO_THREADS_FROM)
     if "speed" in parts:
         measure_speed(report, sizes[:-1] if options.without_largest else sizes)
     if "decisions" in parts:

@@ -23,7 +23,7 @@ from office31_tasks import features_file
 
 from uniot import UniNCM
 from uniot.datasets.digits import load_digit_archives
-from uniot.methods.unincm.neighbours import fit_landmarks
+from uniot.neighbours import fit_landmarks
 
 SIZES = (100, 400, 3000)
 PAIRS = {

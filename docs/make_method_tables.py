@@ -51,8 +51,8 @@ def pages() -> dict[Path, str]:
 
 
 def listed() -> list[MethodInfo]:
-    """Return the methods that have a page: all but the variants."""
-    return [info for info in METHODS.values() if info.variant_of is None]
+    """Return the methods that have a page: all but variants and methods of other installed packages."""
+    return [info for info in METHODS.values() if info.variant_of is None and METHODS.package_of(info.name) is None]
 
 
 def index_table() -> str:

@@ -15,7 +15,7 @@ from scipy.stats import spearmanr
 from sklearn.model_selection import GridSearchCV
 
 from uniot import UniDAClassifier
-from uniot.datasets.digits import ToyDomains, make_toy_domains
+from uniot.datasets import ToyDomains, make_toy_domains
 from uniot.errors import UndefinedScoreWarning
 from uniot.metrics.accuracy import h_score
 from uniot.metrics.label_free import negative_entropy, soft_neighbourhood_density, target_silhouette

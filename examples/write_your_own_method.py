@@ -12,12 +12,12 @@ from torch import Tensor, nn
 
 from uniot import UniDAClassifier
 from uniot.config import Settings
-from uniot.datasets.digits import make_toy_domains
+from uniot.datasets import make_toy_domains
+from uniot.losses import normalised_entropy
 from uniot.methods.base import Batch, FinalFeatures, Losses, MethodInfo, MethodOptions
 from uniot.methods.head import HeadMethod
 from uniot.methods.registry import register
 from uniot.metrics.evaluate import evaluate
-from uniot.nn.losses import normalised_entropy
 
 
 class OtsuOptions(MethodOptions):

@@ -21,24 +21,23 @@ from PIL import Image, ImageDraw
 from uniot.cli import main
 
 from browser import browsing, chromium, chromium_page  # noqa: F401  # fixtures; isort: skip
+from tiers import FEW_EXAMPLES, MEDIUM, THOROUGH  # isort: skip
 
 # How long an example takes says how busy the machine is, not whether the code is right.
-settings.register_profile("uniot", deadline=None)
-settings.load_profile("uniot")
+settings.register_profile("ordinary", deadline=None, max_examples=FEW_EXAMPLES)
+settings.register_profile("thorough", deadline=None)
+settings.load_profile("thorough" if THOROUGH else "ordinary")
 
 BENCHMARKS = str(Path(__file__).parents[1] / "benchmarks")
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(autouse=True)
 def threads():
-    """One, or as many as `tests/processors.py` says.
+    """One, or as many as `tests/processors.py` says; set for each test, because numba changes it in scanpy.
 
     On tiny tensors two threads wait for each other more than they work, and tests share their cores.
     """
-    before = torch.get_num_threads()
     torch.set_num_threads(int(os.environ.get("UNIOT_TEST_THREADS", "1")))
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -48,30 +47,35 @@ def own_cache(tmp_path_factory):
         yield
 
 
-# The files that take longest, by `pytest --durations=0`.
-LONGEST = (
-    "test_publishing.py",
-    "export/test_onnx.py",
-    "report/test_controls.py",
-    "labelling/test_names_everywhere.py",
-    "training/test_processes.py",
-    "cli/test_cli_names.py",
-    "cli/test_cli_images.py",
-    "benchmark/test_runner.py",
-    "training/test_images.py",
-    "report/test_in_browser.py",
-    "labelling/test_continue.py",
-    "test_example_method.py",
-    "training/test_source_model.py",
-    "test_hyperparameters.py",
-    "test_distributed_ray.py",
-)
+LEFT_OUT = pytest.StashKey[int]()
 
 
+# Before the option -m is applied.
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Start the longest files first, so that no process is left alone with one of them at the end."""
-    files = [Path(__file__).parent / name for name in LONGEST]
-    items.sort(key=lambda item: files.index(item.path) if item.path in files else len(files))
+    here = Path(__file__).parent
+    for item in items:
+        if item.path.is_relative_to(here) and item.path.relative_to(here).parts[0] in MEDIUM:
+            item.add_marker(pytest.mark.medium)
+
+
+def pytest_deselected(items: list[pytest.Item]) -> None:
+    """Count the slow tests that this run leaves out; a process of xdist hands the number to the one that reports."""
+    config = items[0].config
+    count = sum(item.get_closest_marker("slow") is not None for item in items)
+    config.stash[LEFT_OUT] = count
+    if hasattr(config, "workeroutput"):
+        config.workeroutput["left_out"] = count
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node) -> None:
+    node.config.stash[LEFT_OUT] = getattr(node, "workeroutput", {}).get("left_out", 0)
+
+
+def pytest_terminal_summary(terminalreporter, config: pytest.Config) -> None:
+    if count := config.stash.get(LEFT_OUT, 0):
+        terminalreporter.write_line(f"Slow tests left out: {count}. `make test-slow` runs them.")
 
 
 class Answer(NamedTuple):

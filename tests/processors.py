@@ -1,8 +1,8 @@
 """Settings that make one processor compute as another one does.
 
-`python tests/processors.py` compares the answers of every method under these settings (`test_processors.py`), and then
-runs the numerical tests under each of them; that is `make test-processors`. `python tests/processors.py FILE` fits
-every method as the environment says and writes the answers to an .npz file.
+`python tests/processors.py` compares the answers of every method under these settings (`test_processors.py`, which
+`make test-slow` runs too), and then runs the numerical tests under each of them; that is `make test-processors`.
+`python tests/processors.py FILE` fits every method as the environment says and writes the answers to an .npz file.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ SETTINGS = {
 # What is computed, and not how it is read, written, drawn or served.
 NUMERICAL = (
     "transport",
-    "nn",
+    "losses",
     "metrics",
     "reference",
     "methods",
@@ -64,7 +64,7 @@ def fit_every_method(file: Path) -> None:
     import torch
 
     from uniot import UniDAClassifier
-    from uniot.datasets.digits import make_toy_domains
+    from uniot.datasets import make_toy_domains
     from uniot.methods.registry import METHODS, hyperparameters
 
     warnings.simplefilter("ignore")
@@ -83,7 +83,7 @@ def fit_every_method(file: Path) -> None:
 def run_pytest(setting: str, *arguments: str) -> bool:
     """Runs tests as the setting says; whether they pass."""
     began = time.monotonic()
-    command = [sys.executable, "-m", "pytest", "-q", "-n", "auto", "--dist", "loadfile", "--no-loadscope-reorder"]
+    command = [sys.executable, "-m", "pytest", "-q", "-n", "auto", "--dist", "worksteal"]
     done = subprocess.run([*command, *arguments], cwd=TESTS.parent, env=environment(setting), check=False)
     sys.stdout.write(f"{setting}: {time.monotonic() - began:.0f} s, exit code {done.returncode}\n")
     sys.stdout.flush()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from unittest.mock import patch
 
@@ -13,6 +14,7 @@ from safetensors.torch import save_file
 from small_run import data, settings_of  # isort: skip
 
 from uniot.methods.registry import create_method
+from uniot.training.domains import Domains
 from uniot.training.finalize import finalize
 from uniot.training.loop import train
 from uniot.training.model import AdaptedModel
@@ -29,18 +31,9 @@ def adapt(processes: Processes, **changes: object) -> tuple[AdaptedModel, dict[s
     method = create_method(settings, 5, 3)
     samples = TensorSamples(target)
     history = train(method, TensorSamples(source), classes, samples, settings, processes=processes)
-    model = finalize(
-        method,
-        TensorSamples(source),
-        classes,
-        samples,
-        classes=np.arange(3),
-        unknown=-1,
-        settings=settings,
-        history=history,
-        fingerprint="",
-        processes=processes,
-    )
+    domains = Domains(TensorSamples(source), classes.numpy(), samples, np.zeros(len(classes), dtype=bool), digest="")
+    model = finalize(method, domains, settings, unknown=-1, processes=processes)
+    model = replace(model, history=history)
     answers = {name: torch.from_numpy(getattr(model.target, name)) for name in ("nearest", "known", "confidence")}
     return model, answers
 

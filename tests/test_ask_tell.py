@@ -194,6 +194,7 @@ def test_onnx_file_decides_by_the_answers(toy, tmp_path):
     assert (known != (fitted(toy).predict(toy.x_target) != "unknown")).any()
 
 
+@pytest.mark.slow
 def test_exported_graph_names_the_classes_that_the_answers_moved(swapped, tmp_path):
     onnxruntime = pytest.importorskip("onnxruntime")
     model = fitted(swapped)

@@ -46,6 +46,7 @@ def test_a_page_without_faults_has_no_complaint(page_of, browsing):
     assert [url.rsplit("/", 1)[-1] for url in browsing.requests] == ["page.html"]
 
 
+@pytest.mark.slow
 def test_a_complaint_fails_its_test(pytester):
     pytester.makeini("[pytest]\npythonpath = " + str(Path(__file__).parent))
     pytester.makeconftest("from browser import browsing, chromium, chromium_page")

@@ -97,8 +97,8 @@ def address(photos) -> Iterator[str]:
         ray.shutdown()
 
 
-def table(place: Path) -> pa.Table:
-    files = sorted(place.glob("part-*.parquet")) if place.is_dir() else [place]
+def table(location: Path) -> pa.Table:
+    files = sorted(location.glob("part-*.parquet")) if location.is_dir() else [location]
     return pa.concat_tables([pq.read_table(file) for file in files]).sort_by("path")
 
 

@@ -20,8 +20,8 @@ import torch
 from uniot import UniDAClassifier
 from uniot.benchmark.features import read_domain
 from uniot.config import Settings
+from uniot.datasets import make_toy_domains
 from uniot.datasets.catalogue import benchmark_set
-from uniot.datasets.digits import make_toy_domains
 from uniot.errors import SettingsError
 from uniot.methods import resolved_settings
 from uniot.methods.base import Batch, FinalFeatures, MethodInfo

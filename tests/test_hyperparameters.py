@@ -9,12 +9,15 @@ import numpy as np
 import pytest
 
 from uniot import UniDAClassifier, UniNCM, UniOT
-from uniot.datasets.digits import make_toy_domains
+from uniot.datasets import make_toy_domains
 from uniot.methods.registry import METHODS, hyperparameters
+
+from tiers import slow_unless  # isort: skip
 
 TOY = make_toy_domains(samples_per_class=12, dimensions=16, spread=1.0)
 EMBEDDINGS = (TOY.x_source, TOY.y_source, TOY.x_target)
 # `follows_target` acts only if the shift is large.
+FOLLOW = ("calibrated", "clip-distill", "zero-shot")
 SHIFTED = (TOY.x_source, TOY.y_source, TOY.x_target + 1)
 PIXELS = np.random.default_rng(0).random((30, 12, 12)).astype(np.float32) / 2
 PIXELS[::2, 3:8] += 0.4
@@ -22,6 +25,13 @@ IMAGES = (PIXELS, np.arange(30) % 3, PIXELS)
 # Small enough to be fitted hundreds of times; the number of groups is given, because counting takes longest.
 SMALL = {"steps": 8, "batch_size": 12, "queue_size": 24, "feature_size": 8, "hidden_size": 8, "detection_start": 2}
 SMALL |= {"discriminator_size": 8, "confidence": 0.25}
+# Parameters that act only with another value of a second one: halves are for calibration, and with more candidates than
+# samples the search ends at once.
+ACTS_WITH: dict[tuple[str, str], dict[str, Any]] = {
+    ("zero-shot", "n_halves"): {"calibrates": True},
+    ("zero-shot", "follows_target"): {"calibrates": True},
+    ("tasc", "rounds"): {"n_candidates": 8},
+}
 # Values for parameters whose default is None, and for those of which half, or the opposite, makes no difference on
 # few steps and few samples.
 OTHER = {
@@ -38,7 +48,9 @@ OTHER = {
     "tolerance": 0.9,
     "drawn_classes": 1,
     "warmup": 0.5,
-    "pretraining": 0.5,
+    "pretraining": 0.25,
+    "most_false": 0.5,
+    "n_candidates": 8,
     "alpha_rate": 0.9,
     # Whatever the p-value is, private classes are found.
     "significance": 1.0,
@@ -80,19 +92,25 @@ def idle_parameters(parameters: dict[str, Any], fitted: Any) -> list[str]:
 def of_method(method: str, network: str = "none", **change: Any) -> str:
     small = {name: value for name, value in SMALL.items() if name in hyperparameters(method, network)}
     model = UniDAClassifier(method, network=network, n_private_classes=2, random_state=0, **(small | change))
-    embeddings = SHIFTED if method == "calibrated" else EMBEDDINGS
+    embeddings = SHIFTED if method in FOLLOW else EMBEDDINGS
     return result(model, embeddings if network == "none" else IMAGES)
 
 
-@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::uniot.errors.UniotWarning")
-@pytest.mark.parametrize(("method", "network"), [*((one, "none") for one in METHODS), ("uniot", "small-cnn")])
+@pytest.mark.parametrize(
+    ("method", "network"),
+    slow_unless([*((one, "none") for one in METHODS), ("uniot", "small-cnn")], [("unincm", "none"), ("dance", "none")]),
+)
 def test_every_listed_hyperparameter_acts(method: str, network: str) -> None:
     listed = hyperparameters(method, network)
     # It decides how often a run folder is written to, as the tests of the loop show.
     listed.pop("checkpoint_every", None)
     parameters = {name: SMALL.get(name, value) for name, value in listed.items()}
-    assert idle_parameters(parameters, functools.partial(of_method, method, network)) == []
+    fitted = functools.partial(of_method, method, network)
+    second = {name: ACTS_WITH[method, name] for name in parameters if (method, name) in ACTS_WITH}
+    assert idle_parameters({name: parameters[name] for name in parameters.keys() - second.keys()}, fitted) == []
+    for name, others in second.items():
+        assert idle_parameters({name: parameters[name]}, functools.partial(fitted, **others)) == []
 
 
 @pytest.mark.slow

@@ -28,7 +28,7 @@ from pathlib import Path
 import uniot
 from uniot import UniNCM
 from uniot.cli import app
-from uniot.datasets.digits import make_toy_domains
+from uniot.datasets import make_toy_domains
 from uniot.images.backbones import load_backbone
 from uniot.errors import DataError
 

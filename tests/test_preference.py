@@ -13,7 +13,7 @@ import pytest
 from uniot import UniDAClassifier, UniNCM
 from uniot.benchmark.jobs import Options
 from uniot.config import Settings
-from uniot.datasets.digits import ToyDomains, make_toy_domains
+from uniot.datasets import ToyDomains, make_toy_domains
 from uniot.errors import DataError, SettingsError
 from uniot.export.hub import without_data
 from uniot.io.arrays import scaled_rows

@@ -83,6 +83,7 @@ def test_average_of_two_prototypes_worked_by_hand():
     assert torch.allclose(given.blended(means, torch.eye(2)), torch.tensor([[0.5, 0.5], [-0.5, -0.5]]))
 
 
+@pytest.mark.medium
 def test_dance_starts_from_the_prototypes(towers):
     source, labels, target, _, texts = towers
     model = UniDAClassifier("dance", steps=1, learning_rate=1e-12, n_private_classes=2, random_state=0)

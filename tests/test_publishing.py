@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import uniot
-from uniot.datasets.digits import make_toy_domains
+from uniot.datasets import make_toy_domains
 
 ROOT = Path(__file__).parents[1]
 

@@ -13,7 +13,7 @@ from sklearn.model_selection import GridSearchCV, cross_validate
 from sklearn.preprocessing import StandardScaler
 
 from uniot import UniOT
-from uniot.datasets.digits import make_toy_domains
+from uniot.datasets import make_toy_domains
 from uniot.errors import DataError
 from uniot.metrics.label_free import soft_neighbourhood_density, target_silhouette
 

@@ -1,10 +1,9 @@
-"""Every setting once: type, default, range and a sentence that describes it."""
+"""The settings of a run, each defined once: type, default, range and a sentence that describes it."""
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -207,49 +206,6 @@ class Settings(CheckedSettings):
 
 
 _LARGE_TARGET = 10_000
-_FORMER_UNINCM = "uniot-universal"
-_OF_UNIOT = {
-    "n_clusters",
-    "hidden_size",
-    "temperature",
-    "adaptation_weight",
-    "similarity_threshold",
-    "class_mass_momentum",
-    "epsilon",
-    "marginal_penalty",
-    "balanced_epsilon",
-    "balanced_iterations",
-    "detection_start",
-}
-
-
-def upgraded_settings(stored: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of a run as the present version calls them.
-
-    Up to version 0.1, every method had the hyper-parameters of UniOT among its settings, and UniNCM was called
-    uniot-universal. Before that, the network was called backbone.
-
-    Args:
-        stored: the settings as the run folder holds them.
-
-    Returns:
-        The settings for `Settings.checked`.
-    """
-    values = dict(stored)
-    if "network" not in values and values.get("backbone") in ("none", "small-cnn"):
-        values["network"] = values.pop("backbone")
-    method = values.get("method", "")
-    if not isinstance(method, str):
-        return values  # `Settings.checked` raises the error
-    if method.startswith(_FORMER_UNINCM):
-        values["method"] = method = f"unincm{method.removeprefix(_FORMER_UNINCM)}"
-    if not method.startswith(("uniot", "unincm")):
-        values = {name: value for name, value in values.items() if name not in _OF_UNIOT}
-    options = values.get("method_options")
-    if isinstance(options, dict) and "estimates_share" in options:
-        options = dict(options)
-        values["method_options"] = {"estimates_prior": options.pop("estimates_share"), **options}
-    return values
 
 
 def _toml_value(value: object) -> str:

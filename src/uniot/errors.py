@@ -50,6 +50,10 @@ class UndefinedScoreWarning(UserWarning):
     """A score is undefined on this data; the message names the value that is used instead."""
 
 
+class PackageWarning(UserWarning):
+    """A method of an installed package cannot be used; the message gives the reason."""
+
+
 def import_optional(name: str, extra: str, purpose: str) -> ModuleType:
     """Import a module of an optional package.
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from uniot.datasets.digits import make_toy_domains
+from uniot.datasets import make_toy_domains
 
 COMMON, SOURCE_PRIVATE, TARGET_PRIVATE = ("cup", "pen", "tin"), ("bag", "key"), ("hat", "jar")
 CLASSES = (*COMMON, *SOURCE_PRIVATE, *TARGET_PRIVATE)

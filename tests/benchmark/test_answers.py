@@ -13,11 +13,13 @@ import pytest
 
 from uniot.benchmark.answers import SCENARIOS, AnswerRow, answer_rows, plan_answers, summarise_answers
 from uniot.benchmark.features import DataSet
+from uniot.benchmark.fit_and_score import fit, load_data, run_job
+from uniot.benchmark.job_files import read_oracle_answers
 from uniot.benchmark.jobs import Job
 from uniot.benchmark.oracle_answers import COUNTS, WRONG_SHARES, AnswerScore, oracle_answers
-from uniot.benchmark.runner import Ended, Event, Started, read_oracle_answers
+from uniot.benchmark.runner import Ended, Event, Started
 from uniot.benchmark.universality import plan_universality
-from uniot.benchmark.worker import fit, load_data, perform, run_job
+from uniot.benchmark.worker import perform
 from uniot.errors import DataError
 from uniot.metrics.evaluate import evaluate
 
@@ -136,9 +138,9 @@ def test_scores_without_answers_belong_to_every_kind() -> None:
 
 
 def test_the_study_as_it_is_typed(uniot: Callable, features: Path, tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr("uniot.benchmark.worker_pool.LocalWorkers", Here)
+    monkeypatch.setattr("uniot.benchmark.local_workers.LocalWorkers", Here)
     out = tmp_path / "out"
-    more = ("--tasks", "photo2sketch", "--settings", "open-partial,private-prior=1", "--seeds", 1, "--out", out)
+    more = ("--tasks", "photo2sketch", "--settings", "private-prior=1", "--seeds", 1, "--out", out)
     answer = uniot("benchmark", "toys", "--study", "answers", "--features", features, *more)
     assert answer.code == 0, answer.stderr
     assert re.search(r"^method +samples chosen +wrong +what +0 +3 +5 +10 +20 +50$", answer.stdout, re.MULTILINE)
@@ -147,7 +149,7 @@ def test_the_study_as_it_is_typed(uniot: Callable, features: Path, tmp_path: Pat
     assert "answers.csv, answers.md, figures/ beside it." in answer.stdout
     with (out / "answers.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
-    jobs = plan(features, scenarios=["open-partial", "private-prior=1"])
+    jobs = plan(features, scenarios=["private-prior=1"])
     stored = answer_rows(jobs, [read_oracle_answers(job.folder(out)) for job in jobs])
     assert [(one["scenario"], one["order"], int(one["n_answers"])) for one in rows] == [
         (one.scenario, one.scores.order, one.scores.n_answers) for one in stored

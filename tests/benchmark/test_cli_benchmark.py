@@ -43,7 +43,7 @@ class Here:
 
 @pytest.fixture(autouse=True)
 def no_workers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("uniot.benchmark.worker_pool.LocalWorkers", Here)
+    monkeypatch.setattr("uniot.benchmark.local_workers.LocalWorkers", Here)
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from uniot.benchmark.protocol import AVERAGE, PaperPart, paper_tables
+from uniot.benchmark.reported_scores import AVERAGE, PaperPart, paper_tables
 from uniot.datasets.catalogue import benchmark_set
 
 Place = tuple[str, str, str, str, str]

@@ -41,7 +41,7 @@ FAILED = Result(
     method="dcc", task="A2W", seed=0, setting="open-partial", backbone="b", steps=9, seconds=0.5, failure="no memory"
 )
 
-LATER_SCORES = ("h_oracle", "nothing_rejected", "true_accuracy", "estimated_accuracy", "h_oracle_selection")
+FURTHER_SCORES = ("h_oracle", "nothing_rejected", "true_accuracy", "estimated_accuracy", "h_oracle_selection")
 words = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1).filter(
     lambda text: len(text.splitlines()) == 1 and text.splitlines() == [text]
 )
@@ -62,7 +62,7 @@ results = st.builds(
     cpu_seconds=st.none() | st.floats(0, 1e9),
     version=st.just("") | words,
     h=st.floats(0, 1),
-    **dict.fromkeys([name for name in (*SCORES, *LATER_SCORES) if name != "h"], shares),
+    **dict.fromkeys([name for name in (*SCORES, *FURTHER_SCORES) if name != "h"], shares),
 )
 
 
@@ -114,23 +114,12 @@ def test_a_cell_with_a_broken_quote_is_refused(tmp_path, cell):
         read_results(path)
 
 
-def test_a_file_from_before_a_score_was_added_is_read_without_it(tmp_path):
+def test_a_file_without_a_column_is_refused_with_its_name(tmp_path):
     path = tmp_path / "results.csv"
     write_results(path, [DONE, FAILED])
-    header, done, failed = path.read_text().splitlines()
-    older = (header.replace("nmi_oracle,", ""), done.replace("0.65,", ""), failed.replace(",no memory", "no memory"))
-    path.write_text("\n".join(older))
-    assert read_results(path) == [replace(DONE, nmi_oracle=None), FAILED]
-
-
-def test_a_file_from_before_data_sets_had_names_is_read_without_them(tmp_path):
-    path = tmp_path / "results.csv"
-    write_results(path, [FAILED])
-    header, failed = path.read_text().splitlines()
-    later = (*LATER_SCORES, "n_private_true", "warned", "cpu_seconds", "version", "dataset")
-    older = ",".join(name for name in header.split(",") if name not in later)
-    path.write_text(f"{older}\n{failed.replace(',' * len(later) + 'no', 'no')}\n")
-    assert read_results(path) == [FAILED]
+    path.write_text(path.read_text().replace("nmi_oracle,", "nmi,"))
+    with pytest.raises(DataError, match="has no column nmi_oracle. Results have the columns method, task"):
+        read_results(path)
 
 
 @pytest.mark.parametrize(

@@ -19,15 +19,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from uniot.benchmark import worker_pool as cluster_module
+from uniot.benchmark import slurm
 from uniot.benchmark.features import read_domain
+from uniot.benchmark.fit_and_score import fit, load_data, run_job
+from uniot.benchmark.job_files import read_failure, read_result
 from uniot.benchmark.jobs import Job, Options, plan_jobs
-from uniot.benchmark.protocol import TaskSet, custom_split
+from uniot.benchmark.local_workers import LocalWorkers
 from uniot.benchmark.results import Result, read_results
-from uniot.benchmark.runner import Ended, Event, Started, Summary, finished, read_failure, run_benchmark
-from uniot.benchmark.worker import fit, load_data, perform, run_job
+from uniot.benchmark.runner import Ended, Event, FinishedBenchmark, Started, run_benchmark
+from uniot.benchmark.slurm import SlurmArrays
+from uniot.benchmark.splits import custom_split
+from uniot.benchmark.tasks import TaskSet
 from uniot.benchmark.worker import main as work
-from uniot.benchmark.worker_pool import Cluster, LocalWorkers
+from uniot.benchmark.worker import perform
 from uniot.cli.benchmark_screen import LiveTable, PlainLines, watching
 from uniot.cli.screen import Screen
 from uniot.errors import MissingPackageError, RunFolderError, SettingsError
@@ -71,13 +75,15 @@ class Here:
 
 
 @pytest.fixture(scope="module")
-def done(features: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Summary]:
+def done(features: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, FinishedBenchmark]:
     """Two methods, two tasks and two seeds, run by two processes."""
     out = tmp_path_factory.mktemp("benchmark")
     return out, run_benchmark(plan(features), out, LocalWorkers(2))
 
 
-def test_a_benchmark_runs_every_job_and_writes_one_line_of_each(done: tuple[Path, Summary], features: Path) -> None:
+def test_a_benchmark_runs_every_job_and_writes_one_line_of_each(
+    done: tuple[Path, FinishedBenchmark], features: Path
+) -> None:
     out, summary = done
     assert (len(summary.results), summary.failures, summary.n_kept) == (8, [], 0)
     assert read_results(out / "results.csv") == summary.results
@@ -90,7 +96,7 @@ def test_a_benchmark_runs_every_job_and_writes_one_line_of_each(done: tuple[Path
 
 
 def test_a_job_gives_the_same_numbers_whatever_process_runs_it_and_whatever_ran_before(
-    done: tuple[Path, Summary], features: Path
+    done: tuple[Path, FinishedBenchmark], features: Path
 ) -> None:
     jobs = plan(features)
     again = [run_job(job).result for job in (jobs[3], jobs[0], jobs[3])]
@@ -98,7 +104,7 @@ def test_a_job_gives_the_same_numbers_whatever_process_runs_it_and_whatever_ran_
     assert scores(again) == scores([summary.results[3], summary.results[0], summary.results[3]])
 
 
-def test_finished_jobs_are_not_run_again(done: tuple[Path, Summary], features: Path) -> None:
+def test_finished_jobs_are_not_run_again(done: tuple[Path, FinishedBenchmark], features: Path) -> None:
     out, summary = done
     launcher = Here()
     again = run_benchmark(plan(features, backbone="renamed"), out, launcher)
@@ -115,21 +121,7 @@ def test_a_job_whose_digest_changed_is_run_again(features: Path, tmp_path: Path)
     changed = plan(features, n_seeds=1, options=Options(QUICK, {"source-only": {"learning_rate": 0.02}}))
     summary = run_benchmark([job for job in changed if job.method == "source-only"], tmp_path, launcher)
     assert (len(launcher.ran), summary.n_kept) == (2, 0)
-    assert [finished(job, job.folder(tmp_path)) for job in first] == [None, None]
-
-
-def test_a_result_from_before_a_score_was_added_has_it_from_all_scores(features: Path, tmp_path: Path) -> None:
-    (job, *_) = plan(features, methods=["source-only"], n_seeds=1)
-    folder = job.folder(tmp_path)
-    job.write(folder)
-    assert perform(folder)
-    now = finished(job, folder)
-    assert now is not None
-    assert now.nmi_oracle is not None
-    about = json.loads((folder / "result.json").read_text(encoding="utf-8"))
-    assert about["evaluation"]["nmi_oracle"] == about["result"].pop("nmi_oracle")
-    (folder / "result.json").write_text(json.dumps(about), encoding="utf-8")
-    assert finished(job, folder) == now
+    assert [read_result(job.folder(tmp_path), job) for job in first] == [None, None]
 
 
 @pytest.mark.parametrize("damage", ["", "{", '{"digest": 1}', "[]"])
@@ -138,7 +130,7 @@ def test_a_result_that_cannot_be_read_is_made_again(features: Path, tmp_path: Pa
     folder = job.folder(tmp_path)
     folder.mkdir(parents=True)
     (folder / "result.json").write_text(damage, encoding="utf-8")
-    assert finished(job, folder) is None
+    assert read_result(folder, job) is None
 
 
 def test_labels_of_the_target_never_reach_the_training(features: Path, tmp_path: Path) -> None:
@@ -262,7 +254,7 @@ def test_one_job_can_be_run_by_hand(features: Path, tmp_path: Path) -> None:
         job.write(job.folder(tmp_path))
     assert work([str(jobs[1].folder(tmp_path))]) == 0
     assert work([str(job.folder(tmp_path)) for job in jobs]) == 1
-    assert finished(jobs[1], jobs[1].folder(tmp_path)) is not None
+    assert read_result(jobs[1].folder(tmp_path), jobs[1]) is not None
     assert work([str(tmp_path)]) == 1
     assert "cannot be read as a job" in (read_failure(tmp_path) or "")
 
@@ -328,7 +320,7 @@ PROGRAM = """
 import sys
 from pathlib import Path
 from uniot.benchmark.jobs import Job
-from uniot.benchmark.worker_pool import LocalWorkers
+from uniot.benchmark.local_workers import LocalWorkers
 from uniot.benchmark.runner import run_benchmark
 out = Path(sys.argv[1])
 jobs = [Job.read(folder) for folder in map(Path, sys.argv[2:])]
@@ -365,6 +357,9 @@ def test_a_benchmark_that_is_stopped_leaves_no_process_and_goes_on(
     wait_for(lambda: not any(map(is_alive, workers)), seconds=10)
     kept = {path: path.stat().st_mtime_ns for path in out.rglob("result.json")}
     assert 0 < len(kept) < len(jobs)
+    # What a kill leaves in the moment in which a result is written.
+    unfinished = next(folder for folder in out.glob("jobs/*/*/*/*") if not (folder / "result.json").exists())
+    (unfinished / ".result.json.1-1.partial").write_text("{")
     summary = run_benchmark(jobs, out, Here())
     assert (summary.n_kept, len(summary.results), summary.failures) == (len(kept), 4, [])
     assert {path: path.stat().st_mtime_ns for path in kept} == kept
@@ -376,7 +371,7 @@ def test_jobs_run_through_submitit(features: Path, tmp_path: Path) -> None:
     pytest.importorskip("submitit")
     jobs = plan(features, ("photo2one", "photo2sketch"), methods=["source-only"], n_seeds=1)
     here = run_benchmark(jobs, tmp_path / "here", Here())
-    there = run_benchmark(jobs, tmp_path / "there", Cluster(tmp_path / "there", 2, "local"))
+    there = run_benchmark(jobs, tmp_path / "there", SlurmArrays(tmp_path / "there", 2, "local"))
     assert scores(there.results) == scores(here.results)
     assert [failure.job.task for failure in there.failures] == ["photo2one"]
 
@@ -385,9 +380,9 @@ def test_a_job_that_ends_without_a_word_on_the_cluster_is_told(
     features: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("submitit")
-    monkeypatch.setattr(cluster_module, "_perform", len)  # a path has no length
+    monkeypatch.setattr(slurm, "_perform", len)  # a path has no length
     jobs = plan(features, methods=["source-only"], n_seeds=1)[:1]
-    (failure,) = run_benchmark(jobs, tmp_path, Cluster(tmp_path, 1, "local")).failures
+    (failure,) = run_benchmark(jobs, tmp_path, SlurmArrays(tmp_path, 1, "local")).failures
     assert re.fullmatch(r"job \d+ of the cluster has the state FINISHED and no outcome", failure.reason)
     assert "has no len()" in (failure.folder / "error.txt").read_text(encoding="utf-8")
 
@@ -422,7 +417,7 @@ def test_jobs_are_an_array_on_slurm(features: Path, tmp_path: Path, monkeypatch:
     monkeypatch.setenv("PATH", f"{commands}{os.pathsep}{os.environ['PATH']}")
     out = tmp_path / "out"
     jobs = plan(features, methods=["source-only"], n_seeds=1)
-    launcher = Cluster(out, 5, "slurm", {"slurm_partition": "cheap", "timeout_min": 9})
+    launcher = SlurmArrays(out, 5, "slurm", {"slurm_partition": "cheap", "timeout_min": 9})
     summary = run_benchmark(jobs, out, launcher)
     assert scores(summary.results) == scores([run_job(job).result for job in jobs])
     (script,) = out.glob("cluster/*_submission.sh")
@@ -445,13 +440,13 @@ def test_a_cluster_that_is_not_there_is_told(
     pytest.importorskip("submitit")
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(SettingsError, match=words):
-        Cluster(tmp_path, 1, kind, parameters)
+        SlurmArrays(tmp_path, 1, kind, parameters)
 
 
 def test_without_submitit_its_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "submitit", None)
     with pytest.raises(MissingPackageError, match="pip install 'uniot\\[benchmark\\]'"):
-        Cluster(tmp_path, 1)
+        SlurmArrays(tmp_path, 1)
 
 
 def result_of(job: Job, h: float | None, failure: str = "") -> Result:
@@ -504,7 +499,7 @@ def test_where_nobody_watches_there_is_a_line_a_job(features: Path) -> None:
     ]
 
 
-def test_a_result_holds_every_score_and_how_it_was_made(done: tuple[Path, Summary], features: Path) -> None:
+def test_a_result_holds_every_score_and_how_it_was_made(done: tuple[Path, FinishedBenchmark], features: Path) -> None:
     out, _ = done
     job = plan(features)[0]
     about = json.loads((job.folder(out) / "result.json").read_text(encoding="utf-8"))

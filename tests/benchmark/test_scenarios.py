@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from uniot.benchmark.features import TaskData, draw_target
-from uniot.benchmark.protocol import TargetDraw
 from uniot.benchmark.scenarios import (
     FAMILIES,
     MAX_TARGET,
     MIN_TARGET,
     Scenario,
+    TargetDraw,
     family_of,
     make_scenarios,
     scenario_order,

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from uniot.benchmark.tables import MIN_PAIRS, holm_corrected, sign_flip_p_value
+from uniot.benchmark.significance import MIN_PAIRS, holm_corrected, sign_flip_p_value
 
 differences = st.lists(st.floats(-100, 100, allow_subnormal=False), min_size=MIN_PAIRS, max_size=9)
 
@@ -59,7 +59,7 @@ def test_few_pairs_have_no_p_value_because_none_could_be_small():
 def test_drawn_signs_agree_with_all_signs(monkeypatch):
     values = np.random.default_rng(3).normal(0.3, 1, 18).tolist()
     exact = sign_flip_p_value(values)
-    monkeypatch.setattr("uniot.benchmark.tables._MOST_EXACT_PAIRS", 10)
+    monkeypatch.setattr("uniot.benchmark.significance._MOST_EXACT_PAIRS", 10)
     drawn = sign_flip_p_value(values)
     assert drawn != exact
     # Five standard errors of 100 000 draws.

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from uniot.benchmark.figures import write_study
 from uniot.benchmark.jobs import Options
-from uniot.benchmark.protocol import TaskSet, paper_tables
+from uniot.benchmark.reported_scores import paper_tables
 from uniot.benchmark.results import Result
-from uniot.benchmark.studies import STUDIES, Study, make_study, plan_study, study_findings
+from uniot.benchmark.studies import STUDIES, Study, make_study, plan_study, study_findings, write_study
+from uniot.benchmark.tasks import TaskSet
 from uniot.datasets.catalogue import ClassSplit, benchmark_set
 from uniot.errors import SettingsError
 from uniot.methods.registry import METHODS

@@ -7,24 +7,24 @@ from html.parser import HTMLParser
 
 import pytest
 
-from uniot.benchmark.averages import Cell
+from uniot.benchmark.averages import MeanScore
 from uniot.benchmark.table_formats import FORMATS, to_csv, to_html, to_latex, to_markdown, write_table
-from uniot.benchmark.tables import Comparison, Row, Table
+from uniot.benchmark.tables import Comparison, MethodRow, Table
 from uniot.errors import DataError
 
-BEST = Cell(mean=86.314, deviation=0.42, n_seeds=3, reported=88.48, is_best=True)
-PARTLY = Cell(mean=60.0, n_seeds=1, n_failed=2)
-MISSING = Cell(reported=85.7)
-GONE = Cell(n_failed=3)
+BEST = MeanScore(mean=86.314, deviation=0.42, n_seeds=3, reported=88.48, is_best=True)
+PARTLY = MeanScore(mean=60.0, n_seeds=1, n_failed=2)
+MISSING = MeanScore(reported=85.7)
+GONE = MeanScore(n_failed=3)
 
 TABLE = Table(
     caption="H³-score (%), 3 seeds. Mean ± deviation.",
     columns=("A2D", "average"),
     rows=(
-        Row("uniot", "UniOT", (BEST, BEST)),
-        Row("dann", "DANN", (PARTLY, GONE), Comparison(9, 0.0312)),
-        Row("tnt", "TNT", (MISSING, Cell()), Comparison(0, None)),
-        Row("uan", "UAN", (PARTLY, GONE), Comparison(18, 2e-5)),
+        MethodRow("uniot", "UniOT", (BEST, BEST)),
+        MethodRow("dann", "DANN", (PARTLY, GONE), Comparison(9, 0.0312)),
+        MethodRow("tnt", "TNT", (MISSING, MeanScore()), Comparison(0, None)),
+        MethodRow("uan", "UAN", (PARTLY, GONE), Comparison(18, 2e-5)),
     ),
     best="uniot",
     setting="open-partial",
@@ -34,7 +34,7 @@ r"""
 
 
 def hostile() -> Table:
-    return Table(HOSTILE, (HOSTILE,), (Row(HOSTILE, HOSTILE, (BEST,)),), None, HOSTILE)
+    return Table(HOSTILE, (HOSTILE,), (MethodRow(HOSTILE, HOSTILE, (BEST,)),), None, HOSTILE)
 
 
 def test_markdown_has_a_line_for_each_method():
@@ -157,7 +157,7 @@ def test_a_table_without_tests_has_no_column_for_them():
     untested = Table(
         "c",
         ("A2D",),
-        (Row("uniot", "UniOT", (BEST,)), Row("tnt", "TNT", (GONE,), Comparison(1, None))),
+        (MethodRow("uniot", "UniOT", (BEST,)), MethodRow("tnt", "TNT", (GONE,), Comparison(1, None))),
         "uniot",
         "open",
     )

@@ -4,9 +4,9 @@ from statistics import stdev
 
 import pytest
 
-from uniot.benchmark.protocol import AVERAGE
+from uniot.benchmark.reported_scores import AVERAGE
 from uniot.benchmark.results import Result
-from uniot.benchmark.tables import Row, Table, make_table, make_tables
+from uniot.benchmark.tables import MethodRow, Table, make_table, make_tables
 from uniot.errors import DataError
 
 OFFICE = ("A2D", "A2W", "D2A", "D2W", "W2A", "W2D")
@@ -23,7 +23,7 @@ def scored(method: str, by_task: dict[str, list[float]], **others) -> list[Resul
     ]
 
 
-def row(table: Table, method: str) -> Row:
+def row(table: Table, method: str) -> MethodRow:
     return next(row for row in table.rows if row.method == method)
 
 

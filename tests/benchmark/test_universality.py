@@ -14,13 +14,22 @@ import pytest
 from rich.console import Console
 
 from uniot.benchmark.features import DataSet, write_digits
-from uniot.benchmark.figures import write_universality
+from uniot.benchmark.fit_and_score import load_data, run_job
+from uniot.benchmark.job_files import read_result
 from uniot.benchmark.jobs import Job, Options
 from uniot.benchmark.results import Result, read_results
-from uniot.benchmark.runner import Ended, Event, Started, finished
+from uniot.benchmark.runner import Ended, Event, Started
 from uniot.benchmark.scenarios import family_of
-from uniot.benchmark.universality import ALL, DEFAULT_METHODS, PURPOSES, ScenarioScore, plan_universality, summarise
-from uniot.benchmark.worker import load_data, perform, run_job
+from uniot.benchmark.universality import (
+    ALL,
+    DEFAULT_METHODS,
+    PURPOSES,
+    ScenarioScore,
+    plan_universality,
+    summarise,
+    write_universality,
+)
+from uniot.benchmark.worker import perform
 from uniot.cli.benchmark_screen import LiveTable
 from uniot.datasets.digits import load_digit_archives
 from uniot.errors import DataError, SettingsError
@@ -275,11 +284,12 @@ def test_the_study_as_it_is_typed_and_interrupted_and_gone_on_with(
     few_digits: None,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("uniot.benchmark.worker_pool.LocalWorkers", Here)
+    monkeypatch.setattr("uniot.benchmark.local_workers.LocalWorkers", Here)
     out, few = tmp_path / "suite", write_features(tmp_path / "few.npz", each=5)
     command = (
         *("benchmark", "--study", "universality", "--features", f"toys={features}", "--features", f"few={few}"),
         *("--methods", "source-only", "--quick", "--tasks", "photo2sketch,sklearn2mnist"),
+        *("--settings", "open-partial,open,partial,closed,private-prior=1,dominant-private=1"),
         *("--options", options, "--out", out),
     )
     monkeypatch.setattr(Here, "stop", 3)
@@ -316,7 +326,7 @@ def test_one_data_set_alone_needs_no_digits(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("uniot.benchmark.worker_pool.LocalWorkers", Here)
+    monkeypatch.setattr("uniot.benchmark.local_workers.LocalWorkers", Here)
     features = write_features(tmp_path / "few.npz", each=5)
     more = ("--methods", "source-only", "--tasks", "photo2sketch", "--options", options, "--seeds", 1)
     command = ("benchmark", "toys", "--study", "universality", "--features", features, "--purpose", "check", *more)
@@ -326,7 +336,7 @@ def test_one_data_set_alone_needs_no_digits(
     assert {(one.dataset, one.task, one.seed) for one in results} == {("toys", "photo2sketch", 900)}
     assert not (tmp_path / "out/embeddings").exists()
     jobs = plan(features, task_names=["photo2sketch"], purpose="check")
-    assert all(finished(job, job.folder(tmp_path / "out")) is not None for job in jobs)
+    assert all(read_result(job.folder(tmp_path / "out"), job) is not None for job in jobs)
     text = (tmp_path / "out/universality.md").read_text(encoding="utf-8")
     assert text.startswith("Splits: check (900).")
 

@@ -20,6 +20,7 @@ import pytest
 
 from uniot.datasets import make_toy_domains
 from uniot.io.files import only_one_writer
+from uniot.io.shown import Shown
 from uniot.labelling import read_names
 from uniot.labelling.store import label_lock
 from uniot.runs import Run
@@ -210,6 +211,7 @@ def test_options_of_the_page_need_the_page(at_terminal, option):
 
 @pytest.mark.skipif(os.name != "posix", reason="needs a pseudo-terminal")
 @pytest.mark.usefixtures("interruptible")
+@pytest.mark.slow
 def test_the_page_of_a_person_at_a_terminal_is_served_until_it_is_interrupted(with_images):
     import pty
 
@@ -248,7 +250,7 @@ def test_undo_takes_back_answers_of_this_session_only(asked, run):
     assert code == 0
     assert answers(run) == before
     assert said.count("There is no answer to undo.") == 2
-    assert "Undone: 1 image answered “unknown”" in said
+    assert "Undone: 1 sample answered “unknown”" in said
 
 
 def test_a_class_with_a_typing_error_is_offered_and_other_keys_are_explained(asked, run):
@@ -296,7 +298,7 @@ def test_questions_are_written_answered_in_a_table_and_read_back(uniot, run, tmp
     lines[8]["answer"] = "?"
     code, said, _ = uniot("tell", run, write(tmp_path / "answers.csv", lines))
     assert code == 0
-    assert "10 images answered" in said
+    assert "10 samples answered" in said
     assert list(answers(run).values()).count(-2) == 2
     for line in lines[:8]:
         assert labels(run)[row_of(line)] == truth[row_of(line)]
@@ -322,7 +324,7 @@ def test_forgetting_restores_the_decision_of_the_rule(asked, uniot, run):
     asked("n", "y", "c common-1", "y", "y", "q")
     code, said, _ = uniot("ask", run, "--forget")
     assert code == 0
-    assert "Answers about 5 images forgotten" in said
+    assert "Answers about 5 samples forgotten" in said
     assert (labels(run) == before).all()
     assert not answers(run)
 
@@ -449,7 +451,7 @@ def test_the_next_run_keeps_the_answers_unknown_ones_too_and_can_be_asked_furthe
     assert code == 0
     n_given = len(read_names(tmp_path / "next" / "names.csv").names)
     assert n_given >= len(rows)
-    assert f"Answers about 1 image forgotten; labels of {n_given} images stay, because this run was" in said
+    assert f"Answers about 1 sample forgotten; labels of {n_given} samples stay, because this run was" in said
     assert (labels(tmp_path / "next")[rows] == truth[rows]).all()
     assert sorted(Run.open(tmp_path / "next").model.answers.evidence.rows.tolist()) == sorted(rows)
     # So it does if it was changed since.
@@ -457,5 +459,55 @@ def test_the_next_run_keeps_the_answers_unknown_ones_too_and_can_be_asked_furthe
     changed = write(tmp_path / "changed.csv", [lines[0] | {"answer": other}])
     assert uniot("tell", tmp_path / "next", changed)[0] == 0
     assert labels(tmp_path / "next")[rows[0]] == other
-    assert "Answers about 1 image forgotten; labels of" in uniot("ask", tmp_path / "next", "--forget")[1]
+    assert "Answers about 1 sample forgotten; labels of" in uniot("ask", tmp_path / "next", "--forget")[1]
     assert (labels(tmp_path / "next")[rows] == truth[rows]).all()
+
+
+@pytest.fixture
+def text_run(run) -> Path:
+    """The run with a text for each sample; that of each question is wicked, long and of several lines."""
+    opened = Run.open(run)
+    wicked = "\x1b]0;owned\x07 \u202eevil\n2. photos/forged.jpg\n   now: known " + "word " * 1000
+    with Run.writer(run) as writer:
+        writer.write_shown(None, Shown("text", [f"{row}: {wicked}" for row in range(opened.n_target)]))
+    return run
+
+
+def test_the_terminal_shows_the_text_cut_wrapped_and_visible(text_run, asked, monkeypatch):
+    monkeypatch.setattr("shutil.get_terminal_size", lambda *_, **__: os.terminal_size((60, 24)))
+    code, said, _ = asked("q")
+    assert code == 0
+    lines = said.split("\n")
+    first = next(number for number, line in enumerate(lines) if line.startswith("1. photos/"))
+    last = next(number for number, line in enumerate(lines) if line.startswith("   now: "))
+    text = lines[first + 1 : last]
+    assert all(line.startswith("   | ") and len(line) < 60 for line in text)
+    text = [line.removeprefix("   | ") for line in text]
+    assert "\\x1b]0;owned\\x07 \\u202eevil 2. photos/forged.jpg now: known word" in " ".join(" ".join(text).split())
+    assert text[-1].endswith("…")
+    assert 10 < len(text) < 20
+
+
+def test_a_link_stays_in_one_line(run, asked, monkeypatch):
+    monkeypatch.setattr("shutil.get_terminal_size", lambda *_, **__: os.terminal_size((40, 24)))
+    address = "https://example.org/a/long/address/that/is/longer/than/the/terminal"
+    with Run.writer(run) as writer:
+        writer.write_shown(None, Shown("link", [address] * Run.open(run).n_target))
+    assert f"\n   {address}\n" in asked("q")[1]
+
+
+def test_a_table_of_questions_has_a_column_with_the_text(uniot, text_run, tmp_path):
+    out = tmp_path / "questions.csv"
+    assert uniot("ask", text_run, "--questions", "3", "--out", out)[0] == 0
+    with out.open(encoding="utf-8", newline="") as file:
+        lines = list(csv.DictReader(file))
+    assert list(lines[0]) == ["path", "text", "label", "nearest", "answer"]
+    assert all("evil 2. photos/forged.jpg" in line["text"] and len(line["text"]) <= 2000 for line in lines)
+    assert uniot("tell", text_run, out)[0] == 0
+
+
+def test_texts_are_asked_about_on_the_page(text_run, monkeypatch):
+    monkeypatch.setattr(ASK, "is_interactive", lambda: True)
+    assert ASK._can_show_page(text_run)
+    (text_run / "shown.json").unlink()
+    assert not ASK._can_show_page(text_run)

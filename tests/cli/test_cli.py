@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 import torch
 
-from uniot.datasets.digits import ToyDomains, make_toy_domains
+from uniot.datasets import ToyDomains, make_toy_domains
 from uniot.io.files import only_one_writer
 from uniot.io.predictions import read_predictions
 from uniot.io.tensor_files import read_tensors
@@ -157,7 +157,7 @@ def test_few_samples_and_what_forms_no_class_are_told(
         uniot("adapt", files / "source.npz", tmp_path / "few.npz", "--out", tmp_path / "run").stdout.split()
     )
     assert "Warning: only 30 target samples; results are unreliable below 100." in told
-    assert re.search(r"Estimated without labels: \d+ % of the answers are right", told)
+    assert re.search(r"Estimated without labels: \d+ % of the predictions are right", told)
 
 
 def test_steps_that_are_not_taken_are_told(uniot: Callable, files: Path, tmp_path: Path) -> None:
@@ -275,7 +275,7 @@ def test_names_begin_anew_with_new_classes(adapt: Callable, named: Path, tmp_pat
     [
         (("x.npz",), "--continue takes the collections and the names from the run"),
         (("--names", "labels.csv"), "--continue takes the collections and the names from the run"),
-        (("--backbone", "resnet18"), "--continue uses the network of the run"),
+        (("--backbone", "resnet18"), "--continue uses the network and the columns of the run"),
     ],
 )
 def test_continue_refuses_what_the_run_decides(uniot: Callable, named: Path, more: tuple[str, ...], words: str) -> None:
@@ -446,7 +446,7 @@ def test_an_output_folder_that_cannot_be_made_is_named(adapt: Callable, tmp_path
     (tmp_path / "file").write_text("")
     answer = adapt(tmp_path / "file" / "run")
     assert answer.code == 1
-    assert "cannot be written" in answer.stderr
+    assert f"{tmp_path / 'file'} is a file, so nothing can be written to" in answer.stderr
 
 
 def test_a_second_process_is_kept_out(adapt: Callable, tmp_path: Path) -> None:

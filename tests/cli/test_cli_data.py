@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from uniot.cli.catalogue import app
+from uniot.cli.data import app
 from uniot.datasets import catalogue as benchmark_sets
 from uniot.datasets.catalogue import BENCHMARK_SETS, benchmark_set
 from uniot.errors import DataError

@@ -14,13 +14,15 @@ import numpy as np
 import pytest
 
 from uniot.cli import main
-from uniot.datasets.digits import make_toy_domains
+from uniot.datasets import make_toy_domains
+
+from tiers import slow_unless  # isort: skip
 
 ENCODINGS = ("ascii", "cp1252", "latin-1")
 SETTINGS = 'method = "uniot"\nsteps = 5\nhidden_size = 16\nfeature_size = 8\nqueue_size = 40\nn_private_classes = 2\n'
 
 
-@pytest.fixture(params=ENCODINGS)
+@pytest.fixture(params=slow_unless(ENCODINGS, ["ascii"]))
 def printed(request, monkeypatch) -> Callable[..., str]:
     """Run a command whose standard output and error are pipes in an encoding; return what it printed to both."""
 
@@ -91,7 +93,8 @@ def test_signs_that_an_encoding_lacks_are_written_in_ascii(monkeypatch):
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs a POSIX shell")
-@pytest.mark.parametrize("closed", [">&-", "2>&-"])
+@pytest.mark.medium
+@pytest.mark.parametrize("closed", [">&-", pytest.param("2>&-", marks=pytest.mark.slow)])
 def test_closed_stream_does_not_end_a_command(closed):
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     ended = subprocess.run(

@@ -6,7 +6,6 @@ import ast
 import io
 import re
 import shlex
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,7 +17,7 @@ import typer
 import uniot as package
 from uniot.cli import app
 from uniot.cli.screen import show_next
-from uniot.datasets.digits import make_toy_domains
+from uniot.datasets import make_toy_domains
 from uniot.io import text
 from uniot.io.text import command, quoted
 
@@ -102,33 +101,6 @@ def test_commands_to_run_next_name_the_folders_that_are_there(
     Path("mes noms.csv").write_text("path,label\n0,tasse\n", encoding="utf-8")
     imported = uniot("label", "mon essai", "--import", "mes noms.csv").stdout
     assert commands_in(imported) == [["uniot", "label", "mon essai"]]
-
-
-@pytest.mark.parametrize("command_line", [("adapt", "source", "target", "--out", "run"), ("predict", "run", "target")])
-def test_table_of_embeddings_is_refused_with_a_command_that_makes_what_is_read(
-    uniot: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command_line: tuple[str, ...]
-):
-    home = tmp_path / "l'été"
-    home.mkdir()
-    monkeypatch.chdir(home)
-    toy = make_toy_domains(seed=1)
-    columns = [f"x{place}" for place in range(toy.x_source.shape[1])]
-    lines = [[*map(str, row), label] for row, label in zip(toy.x_source.tolist(), toy.y_source.tolist(), strict=True)]
-    Path("source.csv").write_text("\n".join(map(",".join, [[*columns, "label"], *lines])))
-    Path("target.csv").write_text("\n".join(",".join(map(str, row)) for row in [columns, *toy.x_target.tolist()]))
-    files = [f"{word}.csv" if word in ("source", "target") else word for word in command_line]
-    while any(word.endswith(".csv") for word in files):
-        refused = uniot(*files).stderr
-        wrong = next(word for word in files if word.endswith(".csv"))
-        assert f"{wrong} looks like a table of embeddings, with {len(columns)} columns of numbers" in refused
-        _, python, code = refused.partition("python -c ")
-        assert python
-        subprocess.run([sys.executable, "-c", *shlex.split(code)], check=True)
-        files[files.index(wrong)] = wrong.replace(".csv", ".npz")
-    if command_line[0] == "adapt":
-        ended = uniot(*files)
-        assert ended.code == 0, ended.stderr
-        assert f"Labelled: {len(lines)} embeddings of {len(np.unique(toy.y_source))} classes" in ended.stdout
 
 
 class Terminal(io.StringIO):

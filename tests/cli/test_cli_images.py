@@ -173,6 +173,7 @@ def test_every_stage_is_announced_before_it_begins(uniot, place):
         "Reading unlabelled: 25 images …",
         "Fitting UniOT …",
         "Looking for wrong labels and near-duplicates …",
+        "Describing the groups …",
     ]
     assert told.stdout.splitlines()[1:3] == [
         "Labelled: 24 images of 3 classes in labelled.",
@@ -289,7 +290,7 @@ def test_named_images_are_classes_of_the_next_run_which_knows_that_they_are_of_t
     model = load_model(place / "first-continued")
     assert model.method.fitted.get().metric.from_target.tolist() == (model.classes == "triangle").tolist()
     assert model.method.fitted.get().named is not None
-    assert len(model.method.fitted.get().rejections["source"].presence) == len(model.classes) - 1
+    assert len(model.method.fitted.get().rejection.presence) == len(model.classes) - 1
 
 
 def test_embeddings_of_images_give_the_same_answers(uniot, place, adapted):
@@ -304,6 +305,7 @@ def test_embeddings_of_images_give_the_same_answers(uniot, place, adapted):
     assert answers(place / "arrays" / "predictions.csv") == answers(place / "run" / "predictions.csv")
 
 
+@pytest.mark.slow
 def test_flip_averages_with_the_mirrored_images(uniot, place, tmp_path):
     for name in ("straight", "mirrored"):
         (tmp_path / name).mkdir()
@@ -323,6 +325,7 @@ def test_flip_averages_with_the_mirrored_images(uniot, place, tmp_path):
     assert np.abs(flipped - straight).max() > 0.1
 
 
+@pytest.mark.slow
 def test_run_with_flip_predicts_with_it(uniot, place):
     uniot("adapt", "labelled", "unlabelled", "--flip", "--out", "with-flip", folder=place)
     assert "\nflip = true\n" in (place / "with-flip" / "settings.toml").read_text(encoding="utf-8")
@@ -333,7 +336,7 @@ def test_run_with_flip_predicts_with_it(uniot, place):
         for path in ("with-flip/predictions.csv", "with-flip.csv")
     )
     assert first == again
-    assert "--continue uses the network of the run" in uniot(
+    assert "--continue uses the network and the columns of the run" in uniot(
         "adapt", "--continue", "with-flip", "--no-flip", folder=place, code=1
     ).stderr.replace("\n", " ")
     settings = ("--settings", "with-flip/settings.toml")
@@ -438,6 +441,7 @@ finally:
 """
 
 
+@pytest.mark.slow
 def test_predicting_builds_no_network_once_its_graph_is_cached(uniot, place, adapted):
     photograph = next((place / "unlabelled").rglob("*.png"))
     expected = uniot("predict", "run", photograph, folder=place).stdout

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -23,12 +24,13 @@ import uniot
 from uniot.benchmark.runner import Ended, Started
 from uniot.benchmark.worker import perform
 from uniot.cli import app
-from uniot.datasets.digits import make_toy_domains
+from uniot.datasets import make_toy_domains
 from uniot.methods.registry import METHODS
 from uniot.training.model import AdaptedModel
 
 from conftest import make_folders  # isort: skip
 from hostile_names import HOSTILE, MODES, OWN_CODES, SHOWN, check, control_characters, run  # isort: skip
+from tiers import slow_unless  # isort: skip
 
 # The same without characters that the name of a benchmark or a task cannot have.
 OF_A_TASK = re.sub(r"[\n:/]", "", HOSTILE)
@@ -139,6 +141,7 @@ CASES: dict[str, Cases] = {
         Case(("ask", new), 1),
         Case(("ask", world.shared), 1),
     ],
+    "schema": lambda world, new: [Case(("schema",), shows=False), Case(("schema", new), 1)],
     "tell": lambda world, new: [
         Case(("tell", world.run, world.answers)),
         Case(("tell", world.run, world.source), 1),
@@ -218,10 +221,14 @@ def test_every_command_is_tried_with_hostile_names():
     assert sorted(CASES) == COMMANDS
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize(
+    ("command", "mode"),
+    slow_unless(
+        [*product(COMMANDS, MODES)], [(name, "terminal") for name in COMMANDS if name not in ("demo", "export")]
+    ),
+)
 def test_command_prints_no_control_character_of_a_name(command, mode, world, tmp_path, monkeypatch, request):
-    monkeypatch.setattr("uniot.benchmark.worker_pool.LocalWorkers", Here)
+    monkeypatch.setattr("uniot.benchmark.local_workers.LocalWorkers", Here)
     if command == "methods":
         request.getfixturevalue("installed_methods")
     for case in CASES[command](world, tmp_path / HOSTILE):
@@ -326,6 +333,7 @@ def on_a_terminal(*arguments: object) -> str:
     return b"".join(parts).decode("utf-8")
 
 
+@pytest.mark.slow
 def test_names_are_text_on_a_real_terminal(world):
     table = on_a_terminal("-m", "uniot", "predict", world.run, world.target)
     check(table, "terminal")
@@ -339,7 +347,7 @@ def test_names_are_text_on_a_real_terminal(world):
 def test_crash_is_text_on_a_real_terminal():
     script = (
         "import logging, os, sys, warnings\n"
-        "from uniot.cli import catalogue, main\n"
+        "from uniot.cli import main\n"
         "from uniot.distributed import engine\n"
         f"name = {HOSTILE!r}\n"
         "def crash(*_):\n"
@@ -348,7 +356,7 @@ def test_crash_is_text_on_a_real_terminal():
         "    with open(os.devnull, 'w') as nowhere, engine._without_descriptor(nowhere.fileno()):\n"
         "        sys.stderr.write(f'while Ray is quiet: {name}')\n"
         "    raise RuntimeError(name)\n"
-        "catalogue._show_methods = crash\n"
+        "sys.modules['uniot.cli.methods']._show_methods = crash\n"
         "sys.argv = ['uniot', 'methods']\n"
         "main()\n"
     )

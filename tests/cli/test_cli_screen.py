@@ -6,7 +6,6 @@ import logging
 import re
 import sys
 import warnings
-from contextlib import ExitStack
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -19,10 +18,12 @@ from rich.table import Table
 from rich.text import Text
 
 import uniot
-from uniot.cli.inputs import Collections, open_reading
-from uniot.cli.results import show_scores
+from uniot.adaptation.collections import Collection, Collections
+from uniot.cli.adapt import _titles
+from uniot.cli.evaluate import show_scores
 from uniot.cli.screen import console, fitting_progress, print_line, reading_progress, show_private_classes, working
 from uniot.discovery.class_count import NumberOfClasses
+from uniot.images.files import ImageFile
 from uniot.io.text import counted, listed, plural
 from uniot.io.visible import VisibleStream, visible
 from uniot.labelling import Names
@@ -64,11 +65,12 @@ def test_that_all_came_from_the_store_is_said_only_at_the_end(capsys):
 
 
 def test_images_that_people_labelled_are_counted_with_the_source(capsys):
-    names = Names(["a", "b", "c"], np.array(["mug", "", "pen"]), np.array(["named", "discarded", "class"]))
-    with ExitStack() as stack:
-        reading = open_reading(Collections(Path("labelled"), Path("new"), names), False, None, None, stack)
-        reading.progress("source")(50, 50, 0, 1.0)
-        reading.progress("target")(20, 20, 0, 1.0)
+    annotations = Names(["a", "b", "c"], np.array(["mug", "", "pen"]), np.array(["named", "discarded", "class"]))
+    target = Collection(Path("new"), ["a", "b", "c"], files=[ImageFile(Path(name), name) for name in "abc"])
+    source = Collection(Path("labelled"), [], np.array([], dtype=str), [])
+    with reading_progress(_titles(Collections(source, target).annotated(annotations))) as progress:
+        progress("source")(50, 50, 0, 1.0)
+        progress("target")(20, 20, 0, 1.0)
     assert capsys.readouterr().err.splitlines() == [
         "Reading labelled and 2 images that you labelled: image 50/50, computed before",
         "Reading new: image 20/20, computed before",

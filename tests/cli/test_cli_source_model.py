@@ -120,7 +120,7 @@ def test_run_is_a_run_like_any_other(in_place: Callable, place: Path, adapted: s
 
 
 def test_names_are_used_but_the_run_cannot_be_continued(in_place: Callable, place: Path, adapted: str) -> None:
-    words = "run adapted a source model. Where the labelled samples are, names can become classes: `uniot adapt lab"
+    words = "run adapted a source model, so names cannot become classes. Start a new run where the labelled"
     assert words in in_place("adapt", "--continue", "run", code=1).stderr
     shutil.copytree(place / "run", place / "named")
     unknown = next(row for row, label in enumerate(labels(place / "named" / "predictions.csv")) if label == "unknown")
@@ -134,12 +134,12 @@ def test_names_are_used_but_the_run_cannot_be_continued(in_place: Callable, plac
 
 def test_labelling_page_offers_what_can_be_done(place: Path, adapted: str) -> None:
     from uniot.labelling.app import next_commands
-    from uniot.labelling.target import Target
+    from uniot.labelling.samples import TargetSamples
 
     assert [command for _, command in next_commands(place / "run")] == [f"uniot report {place / 'run'}"]
     assert len(next_commands(place)) == 2
     # There is no labelled picture to show a class by.
-    assert (Target.open(place / "run").class_faces == -1).all()
+    assert (TargetSamples.of_run(Run.open(place / "run")).class_faces == -1).all()
 
 
 @pytest.mark.parametrize(
@@ -219,11 +219,12 @@ def test_classes_that_cannot_be_adapted_to_or_hidden_are_reported(in_place: Call
     assert "single.npz has a class called 'unknown', which is the label of samples that fit no class" in refused
     np.savez(place / "single.npz", x=TOY.x_source, y=np.zeros(len(y), np.int64))
     assert (
-        "single.npz has one class only, 0. Give at least two classes."
+        "single.npz has only one class, 0. Give at least two classes."
         in in_place("train-source", "single.npz", "--out", "c.safetensors", code=1)[2]
     )
 
 
+@pytest.mark.slow
 def test_images_are_read_by_the_network_in_the_file(
     in_place: Callable, place: Path, trained_on_images: str, adapted_to_images: str
 ) -> None:

@@ -89,7 +89,7 @@ def test_target_sample_that_somebody_labelled_is_no_duplicate_of_itself():
 
 
 def test_check_that_fails_does_not_fail_the_run(tmp_path, monkeypatch):
-    monkeypatch.setattr("uniot.methods.unincm.neighbours.MOST_COMPARED_WITH_ALL", 10)
+    monkeypatch.setattr("uniot.neighbours.MOST_COMPARED_WITH_ALL", 10)
     monkeypatch.setitem(__import__("sys").modules, "faiss", None)
     (line,) = check_collections(samples(1), samples(2)).lines(tmp_path / SUSPECT_LABELS, tmp_path / NEAR_DUPLICATES)
     assert line.startswith("Labels and duplicates were not checked: ")

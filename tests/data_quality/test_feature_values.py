@@ -281,6 +281,7 @@ def test_warning_has_the_names_of_a_data_frame_and_the_caller():
     assert [str(one.message) for one in told] == list(model.reliability_.warnings)
 
 
+@pytest.mark.medium
 def test_source_model_and_its_target_are_warned_of_alike():
     toy = make_toy_domains()
     x_source, x_target = toy.x_source.copy(), toy.x_target.copy()

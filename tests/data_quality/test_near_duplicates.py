@@ -59,7 +59,7 @@ def test_large_collections_are_searched_by_the_index(collections):
     pytest.importorskip("faiss")
     source, target = (one.copy() for one in collections)
     target[11] = source[20]
-    with patch("uniot.methods.unincm.neighbours.MOST_COMPARED_WITH_ALL", 100):
+    with patch("uniot.neighbours.MOST_COMPARED_WITH_ALL", 100):
         assert pairs(uniot.near_duplicates(source, target)) == {("both", 20, 131)}
 
 

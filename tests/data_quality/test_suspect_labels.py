@@ -10,7 +10,7 @@ import uniot
 from uniot.data_quality.suspect_labels import _Ridge, _vote
 from uniot.datasets.digits import load_digit_archives
 from uniot.errors import DataError
-from uniot.methods.unincm.neighbours import Neighbours
+from uniot.neighbours import Neighbours
 
 
 def clusters(sizes: list[int], spread: float = 0.5, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -31,6 +31,7 @@ def test_flipped_labels_come_first_with_their_own_class_suggested():
     assert ((found.score >= 0) & (found.score <= 1)).all()
 
 
+@pytest.mark.medium
 def test_precision_on_real_digits_with_flips():
     x, y, _, _ = load_digit_archives()
     x, y = x[:800].reshape(800, -1), y[:800]

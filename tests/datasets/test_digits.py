@@ -31,6 +31,7 @@ def spread(images):
     return [np.median(np.sqrt(images.sum(axis=axis) @ places**2 / ink)) for axis in (2, 1)]
 
 
+@pytest.mark.medium
 def test_each_archive_has_private_classes(pair):
     assert tuple(np.unique(pair.source_labels)) == SOURCE_CLASSES
     assert tuple(np.unique(pair.oracle_target_labels)) == TARGET_CLASSES

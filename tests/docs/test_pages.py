@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import runpy
+from itertools import pairwise
 from pathlib import Path
 
 import pandas
@@ -25,7 +26,8 @@ def anchors(page: Path) -> set[str]:
     for heading in re.findall(r"^#+ (.*)$", text, re.M):
         plain = re.sub(r"[^\w\s-]", "", re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading)).strip().lower()
         found.add(re.sub(r"[-\s]+", "-", plain.encode("ascii", "ignore").decode()))
-    return found
+    # mkdocstrings gives what a page names, and each of its members, an address of its own.
+    return found | set(re.findall(r"^::: ([\w.]+)$", text, re.M))
 
 
 def links(page: Path) -> list[str]:
@@ -42,7 +44,8 @@ def test_links_lead_somewhere(page):
         target = (page.parent / path).resolve() if path else page
         assert target.exists(), f"{page.name}: {link}"
         if anchor and target.suffix == ".md":
-            assert anchor in anchors(target), f"{page.name}: {link}"
+            known = anchors(target)
+            assert anchor in known or anchor.rpartition(".")[0] in known, f"{page.name}: {link}"
 
 
 def test_every_page_is_in_the_navigation():
@@ -51,6 +54,20 @@ def test_every_page_is_in_the_navigation():
         assert re.search(rf"[ :]{re.escape(page.relative_to(DOCS).as_posix())}$", written, re.M), page.name
 
 
+def test_newcomers_path_is_the_same_in_the_navigation_and_on_the_index():
+    written = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    (path,) = re.findall(r"^  - Start here:\n((?:      - .*\n)+)", written, re.M)
+    pages = re.findall(r": ([\w-]+\.md)$", path, re.M)
+    index = (DOCS / "index.md").read_text(encoding="utf-8")
+    (steps,) = re.findall(r"^## Start here.*?\n(.*?)\n## ", index, re.M | re.S)
+    assert len(pages) <= 6
+    assert pages == ["index.md", *re.findall(r"^\d\. \*\*\[[^\]]*\]\(([\w-]+\.md)\)", steps, re.M)]
+    # Each page ends its text with a link to the next one.
+    for page, following in pairwise(pages[1:]):
+        assert f"({following})" in (DOCS / page).read_text(encoding="utf-8").partition("\nNext: ")[2].splitlines()[0]
+
+
+@pytest.mark.medium
 def test_picture_of_the_architecture_is_up_to_date():
     script = runpy.run_path(str(DOCS / "make_architecture.py"))
     assert (DOCS / "figures" / "architecture.svg").read_text(encoding="utf-8") == script["drawing"](), (
@@ -58,11 +75,12 @@ def test_picture_of_the_architecture_is_up_to_date():
     )
 
 
-def test_files_of_the_walk_of_an_image_exist():
+@pytest.mark.parametrize("part", ["places", "walk"])
+def test_files_of_the_architecture_exist(part):
     page = (DOCS / "architecture.md").read_text(encoding="utf-8")
-    (walk,) = re.findall(r"<!-- walk.*?-->(.*?)<!-- end of walk -->", page, re.S)
-    files = re.findall(r"`([\w/]+(?:\.py|/))`", walk)
-    assert files
+    (named,) = re.findall(rf"<!-- {part}.*?-->(.*?)<!-- end of {part} -->", page, re.S)
+    files = re.findall(r"`([\w/]+(?:\.py|/))`", named)
+    assert len(files) > 10
     for file in files:
         assert (ROOT / "src" / "uniot" / file).exists(), file
 

@@ -21,10 +21,10 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from uniot import UniDAClassifier, __version__
-from uniot.cli.runs import pull as pull_command
-from uniot.cli.runs import push as push_command
+from uniot.cli.pull import pull as pull_command
+from uniot.cli.push import push as push_command
 from uniot.config import ImageSettings
-from uniot.datasets.digits import ToyDomains, make_toy_domains
+from uniot.datasets import ToyDomains, make_toy_domains
 from uniot.errors import DataError, RunFolderError
 from uniot.export.hub import pull, push
 from uniot.export.hub_client import model_card
@@ -156,8 +156,8 @@ def test_nothing_of_the_target_is_shared(run: Path, shared: Path) -> None:
     assert names_in(shared) == SHARED
     mine, _ = read_tensors(run / "model.safetensors")
     theirs, _ = read_tensors(shared / "model.safetensors")
-    assert not theirs["method.queue.features"].any()
-    assert (theirs["method.queue.ids"] == -1).all()
+    assert not theirs["method.loss.queue.features"].any()
+    assert (theirs["method.loss.queue.ids"] == -1).all()
     assert read_tensors(shared / "features.safetensors")[0]["target"].numel() == 0
     of_target = {name for name in mine if name.startswith("target.")}
     assert of_target
@@ -202,7 +202,7 @@ def test_the_hub_gets_these_files_in_a_private_repository(run: Path, hub: FakeHu
     assert uploaded[1]["repo_id"] == REPOSITORY
     assert uploaded[1]["repo_type"] == "model"
     assert __version__ in uploaded[1]["commit_message"]
-    assert set(uploaded[1]["allow_patterns"]) == SHARED | {"backbone.safetensors"}
+    assert set(uploaded[1]["allow_patterns"]) == SHARED | {"backbone.safetensors", "genes.safetensors"}
     assert not Path(uploaded[1]["folder_path"]).exists()
 
 
@@ -470,7 +470,7 @@ def test_scores_are_in_the_card_where_the_run_was_scored(run: Path, tmp_path: Pa
     (scored / "metrics.json").write_text(json.dumps(metrics))
     push(scored, str(tmp_path / "shared"))
     card = (tmp_path / "shared" / "README.md").read_text(encoding="utf-8")
-    assert "| h_score | 91.2 | Harmonic mean" in card
+    assert "| h_score | 91.2 | Overall: high only if" in card
     assert "auroc" not in card
     assert "secret" not in card
     (scored / "metrics.json").write_text("[")

@@ -22,9 +22,9 @@ from typer.testing import CliRunner
 
 import uniot
 from uniot import UniDAClassifier, UniNCM
-from uniot.cli.runs import export as command
+from uniot.cli.export import export as command
 from uniot.config import ImageSettings, Settings
-from uniot.datasets.digits import ToyDomains, make_toy_domains
+from uniot.datasets import ToyDomains, make_toy_domains
 from uniot.discovery.groups import private_groups
 from uniot.errors import DataError, NumericalError
 from uniot.export import onnx as module
@@ -33,6 +33,8 @@ from uniot.io.arrays import scaled_rows
 from uniot.methods.registry import hyperparameters
 from uniot.runs.saving import save_model
 from uniot.training.model import AdaptedModel
+
+from tiers import slow_unless  # isort: skip
 
 onnx = pytest.importorskip("onnx", reason="pip install 'uniot[onnx]'")
 onnxruntime = pytest.importorskip("onnxruntime", reason="pip install 'uniot[onnx]'")
@@ -305,8 +307,8 @@ def image_model(photographs: Path, **images: object) -> AdaptedModel:
     from uniot.images.backbones import ImageReader, load_backbone
     from uniot.images.files import labelled_images, unlabelled_images
     from uniot.images.preparation import Preparation
+    from uniot.training.domains import read_images
     from uniot.training.fit import fit
-    from uniot.training.images import read_collections
 
     chosen = ImageSettings.checked(**({"backbone": "test_resnet"} | images))
     if chosen.backbone == "test_resnet":
@@ -319,7 +321,7 @@ def image_model(photographs: Path, **images: object) -> AdaptedModel:
     # Long enough that most answers lie clear of the border, where the two can be compared.
     settings = Settings.checked(**(PAPER | {"steps": 120, "queue_size": 24, "batch_size": 12}))
     source, target = labelled_images(photographs / "source"), unlabelled_images(photographs / "target")
-    return fit(read_collections(source, target, reader).domains(settings), settings)
+    return fit(read_images(source, target, reader, settings), settings)
 
 
 LINE = re.compile(
@@ -333,7 +335,7 @@ ROUNDING = 0.01
 def assert_example_agrees(model: AdaptedModel, photographs: Path, path: Path, capsys: pytest.CaptureFixture) -> None:
     """The example, given image files, prints what the run predicts for them."""
     from uniot.images.files import unlabelled_images
-    from uniot.training.images import predict_images
+    from uniot.training.image_predictions import predict_images
 
     files = unlabelled_images(photographs / "target")
     (block,) = predict_images(model, files)
@@ -356,7 +358,7 @@ def assert_example_agrees(model: AdaptedModel, photographs: Path, path: Path, ca
 def typical_difference(model: AdaptedModel, photographs: Path, path: Path) -> float:
     """Median over images of how far the confidence is from the run's, given the same pixels."""
     from uniot.images.files import unlabelled_images
-    from uniot.training.images import predict_images
+    from uniot.training.image_predictions import predict_images
 
     files = unlabelled_images(photographs / "target")
     (block,) = predict_images(model, files)
@@ -379,19 +381,27 @@ def test_the_example_prepares_images_as_the_run_does(photographs: Path, mode: st
         assert difference.mean() < 0.01, file.name
 
 
-def test_the_example_says_of_image_files_what_the_run_says(
-    photographs: Path, tmp_path: Path, capsys: pytest.CaptureFixture
-) -> None:
-    model = image_model(photographs)
-    written = export_onnx(model, tmp_path / "model.onnx")
+@pytest.fixture(scope="module")
+def of_images(photographs: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[AdaptedModel, Path]:
+    """A run made from images, and its exported file."""
+    model, path = image_model(photographs), tmp_path_factory.mktemp("images") / "model.onnx"
+    written = export_onnx(model, path)
     assert (written.input_name, written.input_type, written.input_shape) == ("pixels", "uint8", (3, 32, 32))
-    steps = json.loads(Exported(tmp_path / "model.onnx").about["preparation"])
+    return model, path
+
+
+def test_the_example_says_of_image_files_what_the_run_says(
+    of_images: tuple[AdaptedModel, Path], photographs: Path, capsys: pytest.CaptureFixture
+) -> None:
+    model, path = of_images
+    steps = json.loads(Exported(path).about["preparation"])
     assert steps == {"resize": 36, "crop": 32, "interpolation": "bicubic", "mode": "centre"}
-    assert_example_agrees(model, photographs, tmp_path / "model.onnx", capsys)
+    assert_example_agrees(model, photographs, path, capsys)
     # Ten times as much where embeddings are not rounded as the run rounds them.
-    assert typical_difference(model, photographs, tmp_path / "model.onnx") < 3e-7
+    assert typical_difference(model, photographs, path) < 3e-7
 
 
+@pytest.mark.slow
 def test_averaging_over_mirror_images_is_in_the_file(
     photographs: Path, tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
@@ -426,10 +436,11 @@ def test_the_example_says_what_it_needs(
         runpy.run_path(str(EXAMPLE), run_name="__main__")
 
 
-def test_the_example_names_what_is_no_image(photographs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    export_onnx(image_model(photographs), tmp_path / "model.onnx")
+def test_the_example_names_what_is_no_image(
+    of_images: tuple[AdaptedModel, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "text.jpg").write_text("no image")
-    monkeypatch.setattr(sys, "argv", [str(EXAMPLE), str(tmp_path / "model.onnx"), str(tmp_path / "text.jpg")])
+    monkeypatch.setattr(sys, "argv", [str(EXAMPLE), str(of_images[1]), str(tmp_path / "text.jpg")])
     with pytest.raises(SystemExit, match="Error: cannot identify image file .*text.jpg"):
         runpy.run_path(str(EXAMPLE), run_name="__main__")
 
@@ -480,7 +491,9 @@ def test_a_run_without_groups_says_so(model: AdaptedModel, toy: ToyDomains, tmp_
 # The others have the graph of source-only.
 COMPARED = (
     "calibrated",
+    "clip-distill",
     "cmu",
+    "color",
     "dance",
     "dcc",
     "glc",
@@ -491,12 +504,18 @@ COMPARED = (
     "ovanet",
     "ppot",
     "source-only",
+    "tasc",
     "tnt",
     "uan",
+    "unijdot",
 )
 
 
-@pytest.mark.parametrize("method", COMPARED)
+# Distances to class means, a softmax, one classifier per class, prototypes without the source.
+KINDS_OF_GRAPH = ("calibrated", "source-only", "ovanet", "glc")
+
+
+@pytest.mark.parametrize("method", slow_unless(COMPARED, KINDS_OF_GRAPH))
 def test_compared_methods_go_through(method: str, toy: ToyDomains, tmp_path: Path) -> None:
     steps = {"steps": 20} if "steps" in hyperparameters(method) else {}
     model = UniDAClassifier(method=method, random_state=0, n_private_classes=2, **steps)
@@ -511,7 +530,7 @@ def test_compared_methods_go_through(method: str, toy: ToyDomains, tmp_path: Pat
     assert not any("queue" in name or "bank" in name or "memory" in name for name in names)
 
 
-@pytest.mark.parametrize("store_target", [True, False])
+@pytest.mark.parametrize("store_target", slow_unless([True, False], [True]))
 def test_universal_run_goes_through_with_its_target_and_without(store_target: bool, tmp_path: Path) -> None:
     data = make_toy_domains(4, 3, 4, samples_per_class=40, dimensions=48, spread=0.8)
     model = UniNCM(store_target=store_target, random_state=0)

@@ -11,10 +11,10 @@ from torch import nn
 
 from uniot.errors import DataError
 from uniot.images import graphs
-from uniot.images.extraction import extract
+from uniot.images.embedding import extract
 from uniot.images.graphs import cached_graph, graph_folder, graph_of
+from uniot.images.inference import FrozenTrunk
 from uniot.images.preparation import Preparation
-from uniot.images.reading import FrozenTrunk
 from uniot.images.splitting import Split
 from uniot.images.store import EmbeddingStore
 
@@ -86,7 +86,7 @@ def split_of(trunk):
 # --- equal numbers ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("flip", [False, True])
+@pytest.mark.parametrize("flip", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_default_backbone_has_the_same_embeddings_with_both_engines(default, flip, without_runtime):
     split, some = default.split("none", flip=flip), pixels(default, 5)
     with FrozenTrunk(split, 4) as trunk:

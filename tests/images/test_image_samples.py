@@ -7,7 +7,7 @@ from PIL import Image
 
 from uniot.images.files import unlabelled_images
 from uniot.images.preparation import Preparation
-from uniot.training.images import ImageSamples
+from uniot.training.samples import ImageSamples
 
 PREPARATION = Preparation(resize=40, crop=32)
 IDS = torch.tensor([3, 0, 7, 7])

@@ -7,9 +7,8 @@ from torch import nn
 
 from uniot.errors import NumericalError
 from uniot.images.backbones import Split
+from uniot.images.inference import FrozenTrunk, inference_form
 from uniot.images.preparation import Preparation
-from uniot.images.reading import FrozenTrunk
-from uniot.images.splitting import inference_form
 
 NORMALISED = ["test_efficientnet", "mobilenetv3_small_050", "test_byobnet"]
 

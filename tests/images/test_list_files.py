@@ -87,7 +87,7 @@ EMBEDDINGS = {
 @pytest.mark.parametrize("text", EMBEDDINGS.values(), ids=list(EMBEDDINGS))
 @pytest.mark.parametrize("read", [labelled_images, unlabelled_images])
 def test_table_of_embeddings_is_told_from_a_list_of_images(tmp_path, text, read):
-    words = r"table.csv looks like a table of embeddings, with \d columns of numbers. A .csv file is read as a list of"
+    words = r"table.csv looks like a table of embeddings, with \d columns of numbers, and a list of images is expected"
     with pytest.raises(DataError, match=words):
         read(write(tmp_path / "table.csv", text))
     with pytest.raises(DataError, match="looks like a table of embeddings"):

@@ -25,16 +25,17 @@ def images(of, number=2):
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_tail_after_trunk_is_the_network_to_the_bit(backbone, name):
+def test_tail_after_trunk_is_the_network(backbone, name):
     whole = backbone(name)
     batch = images(whole)
     expected = whole.network(batch)
     assert expected.shape == (2, whole.width)
     for cut in ("none", "last", "all"):
         split = whole.split(cut)
-        # Where gradients are kept, torch may multiply in another order.
-        split.tail.requires_grad_(False)
-        assert torch.equal(split.tail(split.trunk(batch)), expected), cut
+        # Torch may add in another order, by processor and threads; a layer that is missing changes far more.
+        torch.testing.assert_close(
+            split.tail(split.trunk(batch)), expected, rtol=0, atol=1e-5 * float(expected.abs().max()), msg=cut
+        )
 
 
 @pytest.mark.parametrize("name", FAMILIES)

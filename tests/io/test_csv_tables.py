@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import uniot as package
 from uniot.benchmark.results import Result, read_results, write_results
-from uniot.datasets.digits import make_toy_domains
+from uniot.datasets import make_toy_domains
 from uniot.io.csv_tables import CsvReader, dict_reader, escape_formulas, table_text, unescape_formulas, write_table
 from uniot.io.embedding_files import read_embeddings, write_embeddings
 from uniot.io.files import replacing
@@ -151,6 +151,7 @@ def run(tmp_path_factory, uniot) -> Path:
     return top / "run"
 
 
+@pytest.mark.medium
 def test_no_table_of_a_run_has_a_formula(run, uniot):
     assert uniot("label", run, "--export", run / "exported.csv").code == 0
     assert uniot("predict", run, run.parent / "target.npz", "--out", run / "new.csv").code == 0

@@ -220,7 +220,9 @@ def test_names_that_fill_the_header_of_safetensors_are_refused(tmp_path, monkeyp
 
 def test_other_kinds_are_refused_with_the_list_of_those_that_are_read(tmp_path):
     (tmp_path / "x.pkl").touch()
-    with pytest.raises(DataError, match=r"ends with '\.pkl'.*\.npz, \.npy, \.parquet, \.safetensors, \.csv files"):
+    with pytest.raises(
+        DataError, match=r"ends with '\.pkl'.*\.npz, \.npy, \.parquet, \.safetensors, \.csv, \.tsv files"
+    ):
         read_embeddings(tmp_path / "x.pkl")
 
 
@@ -332,7 +334,7 @@ def test_table_that_is_given_goes_before_what_the_file_says(tmp_path, kind):
     [
         ([["path", "label"], ["a", "cat"]], "has 1 labels for 5 rows of x"),
         ([["path"], *([["a"]] * 6)], "has 6 ids for 5 rows of x"),
-        ([["name", "class"], *([["a", "cat"]] * 5)], r"columns name, class; path, label or both must be among them"),
+        ([["name", "kind"], *([["a", "cat"]] * 5)], r"columns name, kind; path, label or both must be among them"),
         ([], r"columns \(none\); path, label or both"),
         ([["path", "label"], *([["a", "cat"]] * 4), ["a"]], "has 1 cells in line 6 and 2 columns"),
         ([["label"], *([["cat"]] * 3), [" "], [""]], r"no label in 1 of 5 rows, the first in row 4"),
@@ -504,8 +506,19 @@ def test_table_as_pandas_writes_it_is_read_without_its_index(tmp_path):
     [
         ([["0.5", "1.5"], [1, 2]], "columns 0.5, 1.5; .* Give the names of the columns in the first line"),
         ([["path", "label"], ["a", "b"]], "columns path, label; a column for each dimension must be among them"),
-        ([["a", "b"], [1, "x"]], "a cell in line 2 that is not a number .*'x'"),
-        ([["a", "b"], [1, 2], [1, ""]], "a cell in line 3 that is not a number"),
+        ([["a", "b"], [1, 2], [1, "x"]], r"a.csv has 'x', which is not a number, in line 3, column 'b'\. Give numbers"),
+        ([["a", "b"], [1, "n/a"], [1, 2]], "has 'n/a', which is not a number, in line 2, column 'b'"),
+        ([["a", "b"], [1, 2], [1, ""]], "a.csv is empty in line 3, column 'b'"),
+        (
+            [["a", "b"], ["so", "few"]],
+            r"has no column of numbers among a, b\. .*; for texts, name their column with --text",
+        ),
+        ([["a", "b", "a"], [1, 2, 3]], r"has two columns of the same name: a\. Give each its own name"),
+        ([["a;b;c"], ["1;2;3"]], r"is separated by semicolons, and a \.csv file is read with commas"),
+        (
+            [["embedding", "label"], ["[1, 2]", "a"], ["[1]", "b"]],
+            r"no list of numbers in line 3, column embedding \(1 n",
+        ),
         ([["a", "b"], [1, 2], [1]], "has 1 cells in line 3 and 2 columns"),
         ([], r"columns \(none\)"),
     ],
@@ -516,7 +529,7 @@ def test_csv_without_numbers_in_their_places_is_refused(tmp_path, rows, words):
 
 
 def test_long_lists_of_columns_are_shortened(tmp_path):
-    rows = [["0.5"] * 2000, [1] * 2000]
+    rows = [[f"0.{place + 1}" for place in range(2000)], [1] * 2000]
     with pytest.raises(DataError, match="and 1,988 more") as caught:
         read_embeddings(write_csv(tmp_path / "a.csv", rows))
     assert len(str(caught.value)) < 500

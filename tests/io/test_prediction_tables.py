@@ -261,6 +261,7 @@ def test_place_that_cannot_be_written_is_told_before_the_first_answer(tmp_path, 
 @pytest.mark.parametrize(
     ("kind", "n", "step"), [(".csv", 100_000, 1000), (".csv", 20_000, 20_000), (".parquet", 40_000, 1000)]
 )
+@pytest.mark.medium
 def test_answers_are_not_kept(tmp_path, monkeypatch, kind, n, step):
     monkeypatch.setattr(answers, "_BLOCK_ROWS", 1 << 10)
     monkeypatch.setattr(answers, "_GROUP_ROWS", 1 << 11)

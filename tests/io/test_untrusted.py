@@ -20,8 +20,9 @@ from uniot.io.files import only_one_writer, open_regular, parse_json, read_bound
 from uniot.io.predictions import read_predictions
 from uniot.io.table_files import read_csv
 from uniot.io.text import read_inputs, read_settings, read_text
-from uniot.labelling import read_names
+from uniot.labelling.names import read_names
 from uniot.labelling.store import label_lock
+from uniot.runs.files import RunFiles
 from uniot.runs.pictures import Pictures
 
 posix = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the system has no pipes by name")
@@ -150,6 +151,7 @@ def test_archive_that_promises_more_than_it_holds_takes_no_memory(tmp_path, litt
             read_embeddings(path)
 
 
+@pytest.mark.medium
 def test_archive_that_unfolds_a_thousandfold_takes_no_memory(tmp_path, little_memory):
     rows = 600_000  # 1.2 GB of zeros
     path = tmp_path / "x.npz"
@@ -231,13 +233,13 @@ def test_settings_that_nest_without_end_are_refused(tmp_path):
 
 
 def test_database_in_the_place_of_a_link_is_left_alone(tmp_path):
-    from uniot.labelling.gallery import Thumbnails
     from uniot.labelling.store import LabelStore
+    from uniot.runs.thumbnails import ThumbnailCache
 
     shutil.copyfile(__file__, tmp_path / "mine")
     for name in ("labels.sqlite", "thumbnails.sqlite"):
         (tmp_path / name).symlink_to(tmp_path / "mine")
     with pytest.raises(RunFolderError, match="is a link"):
-        LabelStore(tmp_path / "labels.sqlite", "digest")
-    Thumbnails(Pictures({"source": [], "target": []}, {}), tmp_path / "thumbnails.sqlite", "digest").close()
+        LabelStore(RunFiles(tmp_path), "digest")
+    ThumbnailCache(Pictures({"source": [], "target": []}, {}), tmp_path / "thumbnails.sqlite", "digest").close()
     assert (tmp_path / "mine").read_bytes() == Path(__file__).read_bytes()

@@ -10,10 +10,11 @@ import numpy as np
 
 from uniot.labelling.state import AnnotationState, move, rename
 from uniot.labelling.store import LabelStore
+from uniot.runs.files import RunFiles
 
 
 def main(path: Path) -> None:
-    store, labels = LabelStore(path, "a run"), AnnotationState.initial(np.arange(1000) // 10)
+    store, labels = LabelStore(RunFiles(path.parent), "a run"), AnnotationState.initial(np.arange(1000) // 10)
     revision = 0
     for number in count():
         rows = labels.members(number % 50)

@@ -13,22 +13,26 @@ import numpy as np
 import pytest
 
 from uniot import UniNCM
+from uniot.annotations.places import class_place
 from uniot.datasets import make_toy_domains
-from uniot.discovery.annotations import class_place
 from uniot.labelling.app import create_app
-from uniot.labelling.gallery import Thumbnails
+from uniot.labelling.samples import TargetSamples
 from uniot.labelling.security import Access
 from uniot.labelling.server import listen, make_server
 from uniot.labelling.session import LabellingSession
-from uniot.labelling.store import FILE, LabelStore
-from uniot.labelling.target import Target
+from uniot.labelling.store import LabelStore
+from uniot.runs.files import RunFiles, Stamp
+from uniot.runs.group_descriptions import GroupDescription, GroupDescriptions
 from uniot.runs.pictures import Pictures
+from uniot.runs.run import Run
+from uniot.runs.texts import Texts
+from uniot.runs.thumbnails import ThumbnailCache
 
 CLASSES = ["mug", "pen", "stapler"]
 EACH = 10
 
 
-def make_target(run: Path, n_groups: int = 3, each: int = EACH, classes: list[str] | None = None) -> Target:
+def make_target(n_groups: int = 3, each: int = EACH, classes: list[str] | None = None) -> TargetSamples:
     """`each` samples of every class and then of every group, each kind around a direction of its own."""
     classes = CLASSES if classes is None else classes
     kinds = np.repeat(np.arange(len(classes) + n_groups), each)
@@ -37,8 +41,7 @@ def make_target(run: Path, n_groups: int = 3, each: int = EACH, classes: list[st
     features = directions[kinds] + 0.1 * rng.normal(size=(len(kinds), 16))
     features /= np.linalg.norm(features, axis=1, keepdims=True)
     is_known = kinds < len(classes)
-    return Target(
-        run=run,
+    return TargetSamples(
         names=[f"photos/{row:03d} é.jpg" for row in range(len(kinds))],
         classes=classes,
         unknown="unknown",
@@ -50,11 +53,33 @@ def make_target(run: Path, n_groups: int = 3, each: int = EACH, classes: list[st
         class_faces=np.arange(len(classes)),
         n_groups=n_groups,
         digest="a run",
-        stamp=None,
+        noun="image",
     )
 
 
-def make_pictures(target: Target) -> Pictures:
+def with_texts(target: TargetSamples, *, links: bool = False, **texts: str) -> TargetSamples:
+    """A target whose samples have texts; `row_30="…"` is another text of row 30."""
+    of_target = [
+        f"https://example.org/{row}" if links else f"Where is my card {row}?" for row in range(len(target.names))
+    ]
+    for name, text in texts.items():
+        of_target[int(name.removeprefix("row_"))] = text
+    of_source = [f"Labelled example of {name}" for name in target.classes]
+    descriptions = GroupDescriptions(
+        "typical words",
+        tuple(
+            GroupDescription((f"word{group}", "card"), (f"name {group}", "kettle")) for group in range(target.n_groups)
+        ),
+    )
+    return replace(
+        target,
+        noun="sample" if links else "text",
+        texts=Texts({"source": of_source, "target": of_target}, are_links=links),
+        descriptions=descriptions,
+    )
+
+
+def make_pictures(target: TargetSamples) -> Pictures:
     """Grey squares, no two alike."""
     shades = np.linspace(20, 235, len(target.names)).astype(np.uint8)
     return Pictures({}, {"source": np.zeros((len(target.classes), 8, 8), np.uint8), "target": _squares(shades)})
@@ -65,25 +90,25 @@ def _squares(shades: np.ndarray) -> np.ndarray:
 
 
 @pytest.fixture
-def target(tmp_path: Path) -> Target:
+def target() -> TargetSamples:
     """Rows 0 to 29 are mug, pen and stapler; rows 30 to 59 are groups 0, 1 and 2."""
-    return make_target(tmp_path)
+    return make_target()
 
 
 @pytest.fixture
-def new_target() -> Callable[..., Target]:
+def new_target() -> Callable[..., TargetSamples]:
     return make_target
 
 
 @pytest.fixture
-def open_session() -> Iterator[Callable[[Target], LabellingSession]]:
+def open_session(tmp_path: Path) -> Iterator[Callable[..., LabellingSession]]:
     """Opens the session of a target; again, as often as a process would be started."""
     stores: list[LabelStore] = []
 
-    def opened(target: Target) -> LabellingSession:
+    def opened(target: TargetSamples, folder: Path = tmp_path, stamp: Stamp | None = None) -> LabellingSession:
         if stores:
             stores.pop().close()
-        stores.append(LabelStore(target.run / FILE, target.digest))
+        stores.append(LabelStore(RunFiles(folder), target.digest, stamp))
         return LabellingSession(target, stores[-1])
 
     yield opened
@@ -91,8 +116,13 @@ def open_session() -> Iterator[Callable[[Target], LabellingSession]]:
         store.close()
 
 
+@pytest.fixture(name="with_texts")
+def with_texts_fixture() -> Callable[..., TargetSamples]:
+    return with_texts
+
+
 @pytest.fixture
-def session(target: Target, open_session: Callable[[Target], LabellingSession]) -> LabellingSession:
+def session(target: TargetSamples, open_session: Callable[..., LabellingSession]) -> LabellingSession:
     return open_session(target)
 
 
@@ -149,7 +179,7 @@ class Served:
 
 
 @contextmanager
-def serving(session: LabellingSession, thumbnails: Thumbnails | None, host: str = "127.0.0.1") -> Iterator[Served]:
+def serving(session: LabellingSession, thumbnails: ThumbnailCache | None, host: str = "127.0.0.1") -> Iterator[Served]:
     with listen("127.0.0.1", 0) as listening:
         port = listening.getsockname()[1]
         access = Access.new(host, port)
@@ -164,14 +194,14 @@ def serving(session: LabellingSession, thumbnails: Thumbnails | None, host: str 
 
 
 @contextmanager
-def serving_with_pictures(target: Target, session: LabellingSession) -> Iterator[Served]:
-    thumbnails = Thumbnails(make_pictures(target), target.run / "thumbnails.sqlite", target.digest)
+def serving_with_pictures(target: TargetSamples, session: LabellingSession) -> Iterator[Served]:
+    thumbnails = ThumbnailCache(make_pictures(target), session.store.files.thumbnails, target.digest)
     with closing(thumbnails), serving(session, thumbnails) as page:
         yield page
 
 
 @pytest.fixture
-def served(target: Target, session: LabellingSession) -> Iterator[Served]:
+def served(target: TargetSamples, session: LabellingSession) -> Iterator[Served]:
     """A page with pictures."""
     with serving_with_pictures(target, session) as page:
         yield page
@@ -180,8 +210,8 @@ def served(target: Target, session: LabellingSession) -> Iterator[Served]:
 @pytest.fixture(scope="session")
 def untouched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """A page for requests that may not change anything; one for all of them, because to start one takes a while."""
-    target = make_target(tmp_path_factory.mktemp("untouched"))
-    with closing(LabelStore(target.run / FILE, target.digest)) as store:
+    target, files = make_target(), RunFiles(tmp_path_factory.mktemp("untouched"))
+    with closing(LabelStore(files, target.digest)) as store:
         session = LabellingSession(target, store)
         with serving_with_pictures(target, session) as page:
             yield page
@@ -195,7 +225,7 @@ def serve_session() -> Callable[..., object]:
 
 
 @pytest.fixture
-def new_pictures() -> Callable[[Target], Pictures]:
+def new_pictures() -> Callable[[TargetSamples], Pictures]:
     return make_pictures
 
 
@@ -232,13 +262,17 @@ def asked_run(first_asked_run: AskedRun, tmp_path: Path) -> AskedRun:
 
 
 @pytest.fixture
-def asked_session(asked_run: AskedRun, open_session: Callable[[Target], LabellingSession]) -> LabellingSession:
-    return open_session(Target.open(asked_run.folder))
+def asked_session(asked_run: AskedRun, open_session: Callable[..., LabellingSession]) -> LabellingSession:
+    run = Run.open(asked_run.folder)
+    # The page gets pictures that the folder does not have.
+    return open_session(replace(TargetSamples.of_run(run), noun="image"), run.folder, run.stamp)
 
 
 @pytest.fixture
 def asked(asked_run: AskedRun, asked_session: LabellingSession) -> Iterator[Served]:
     """The page of a run that can be asked, with pictures."""
-    thumbnails = Thumbnails(asked_run.pictures(), asked_run.folder / "thumbnails.sqlite", asked_session.target.digest)
+    thumbnails = ThumbnailCache(
+        asked_run.pictures(), asked_run.folder / "thumbnails.sqlite", asked_session.target.digest
+    )
     with closing(thumbnails), serving(asked_session, thumbnails) as page:
         yield page

@@ -17,14 +17,15 @@ import numpy as np
 import pytest
 
 from uniot import UniNCM
-from uniot.datasets.digits import make_toy_domains
-from uniot.discovery.annotations import class_place
+from uniot.annotations.places import class_place
+from uniot.datasets import make_toy_domains
 from uniot.errors import RunFolderError
-from uniot.labelling import read_names
 from uniot.labelling.actions import NameGroup
+from uniot.labelling.names import read_names
+from uniot.labelling.samples import TargetSamples
 from uniot.labelling.session import LabellingSession
 from uniot.labelling.store import FILE, LabelStore, label_lock
-from uniot.labelling.target import Target
+from uniot.runs.run import Run
 from uniot.runs.saving import save_model
 
 
@@ -42,8 +43,8 @@ def run(model, tmp_path) -> Path:
 
 
 def name_group(run: Path, group: int, name: str) -> None:
-    target = Target.open(run)
-    store = LabelStore(run / FILE, target.digest)
+    target = TargetSamples.of_run(Run.open(run))
+    store = LabelStore.of_run(Run.open(run), target.digest)
     session = LabellingSession(target, store)
     session.act(NameGroup(kind="name", group=group, name=name), session.revision)
     store.close()
@@ -137,7 +138,7 @@ def read_all_names(run: Path) -> list[str]:
 
 
 def test_the_target_stands_where_the_run_put_it(run, model):
-    target = Target.open(run)
+    target = TargetSamples.of_run(Run.open(run))
     answers = model.target
     assert target.classes == [str(name) for name in model.classes]
     assert (target.start[answers.known] == class_place(0) - answers.nearest[answers.known]).all()
@@ -150,7 +151,7 @@ def test_unknown_samples_without_a_group_make_one(run, model):
     target = replace(model.target, group=np.full(len(model.target), -1))
     none = replace(model.groups, group=target.group[~target.known], centres=model.groups.centres[:0])
     save_model(replace(model, target=target, groups=none), run)
-    assert set(Target.open(run).start[~target.known]) == {0}
+    assert set(TargetSamples.of_run(Run.open(run)).start[~target.known]) == {0}
 
 
 def test_two_samples_of_one_name_cannot_be_labelled(run, model):
@@ -160,7 +161,7 @@ def test_two_samples_of_one_name_cannot_be_labelled(run, model):
     with pytest.raises(
         RunFolderError, match="has two samples named 'ünï cödé/2, photo.jpg', and labels are stored by name"
     ):
-        Target.open(run)
+        TargetSamples.of_run(Run.open(run))
 
 
 def test_a_table_of_another_length_is_refused(run):
@@ -170,7 +171,7 @@ def test_a_table_of_another_length_is_refused(run):
         RunFolderError,
         match=r"mixes files of two runs: the model has \d+ target samples, predictions.csv \d+. Make the run again",
     ):
-        Target.open(run)
+        TargetSamples.of_run(Run.open(run))
 
 
 def test_what_is_no_run_is_told(uniot, tmp_path):
@@ -224,7 +225,7 @@ def test_labels_go_out_to_a_tool_and_come_back_by_the_command_line(uniot, run, m
         leftover.unlink()
     code, said, _ = uniot("label", run, "--import", tmp_path / "out.jsonl")
     count = int((model.target.group == 0).sum())
-    assert (code, said.startswith(f"{count} images imported with 1 label.")) == (0, True)
+    assert (code, said.startswith(f"{count} samples imported with 1 label.")) == (0, True)
     with (run / "predictions.csv").open(encoding="utf-8", newline="") as file:
         lines = list(csv.DictReader(file))
     assert {line["label"] for line in lines if line["group"] == "0"} == {"kettle"}

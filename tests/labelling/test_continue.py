@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from uniot.datasets.digits import make_toy_domains
+from uniot.datasets import make_toy_domains
 from uniot.io.predictions import read_predictions
-from uniot.labelling import read_names
+from uniot.labelling.names import read_names
 from uniot.runs.loading import load_model
 
 pytestmark = pytest.mark.browser
@@ -62,7 +62,7 @@ def test_named_in_a_browser_learnt_by_the_next_run(chromium_page, tmp_path):
         expect(page.locator("#message")).to_have_text("Group 0 named “kettle”.")
         page.locator(f"#sample-{members[0]}").click()
         page.get_by_role("button", name="Discard", exact=True).click()
-        expect(page.locator("#message")).to_have_text("1 image discarded.")
+        expect(page.locator("#message")).to_have_text("1 sample discarded.")
         page.get_by_role("button", name="Finish").click()
         expect(page.locator("#finish-text")).to_contain_text("labels.csv is written")
         expect(page.locator("#finish-commands code").first).to_have_text(f"uniot adapt --continue {tmp_path / 'run'}")

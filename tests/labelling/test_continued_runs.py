@@ -7,13 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from uniot.adaptation.collections import Collection, Collections
 from uniot.config import Settings
 from uniot.datasets import make_toy_domains
 from uniot.errors import SettingsError
-from uniot.labelling import Names, named_embeddings
-from uniot.labelling.formats import decided
+from uniot.labelling.exporting import decided
+from uniot.labelling.names import Names
+from uniot.labelling.samples import TargetSamples
 from uniot.labelling.state import AnnotationState, assign, move, rename
-from uniot.labelling.target import Target
 from uniot.methods.registry import check_start
 from uniot.runs.loading import load_model
 from uniot.runs.saving import save_model
@@ -33,8 +34,8 @@ def first(toy):
     return fit(domains_from_arrays(toy.x_source, toy.y_source, toy.x_target, SETTINGS), SETTINGS)
 
 
-def target_of(model) -> Target:
-    return Target.of(model, Path(), [str(row) for row in range(len(model.target))], None)
+def target_of(model) -> TargetSamples:
+    return TargetSamples.of(model, [str(row) for row in range(len(model.target))])
 
 
 def names(**decisions: tuple[str, str]) -> Names:
@@ -44,9 +45,10 @@ def names(**decisions: tuple[str, str]) -> Names:
 
 def next_run(toy, given: Names):
     samples = [str(row) for row in range(len(toy.x_target))]
-    x, y, target, kept = named_embeddings(toy.x_source, toy.y_source, toy.x_target, samples, given)
-    domains = domains_from_arrays(x, y, target, SETTINGS)
-    left = [sample for sample, keep in zip(samples, kept, strict=True) if keep]
+    numbers = [str(row) for row in range(len(toy.x_source))]
+    source = Collection(Path("source.npz"), numbers, toy.y_source, rows=toy.x_source)
+    collections = Collections(source, Collection(Path("target.npz"), samples, rows=toy.x_target)).annotated(given)
+    domains, left = collections.domains(SETTINGS), collections.target.names
     return fit(domains, SETTINGS, FitContext(answers=given.answers(left, domains.classes))), left
 
 

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from uniot.discovery.annotations import class_place
+from uniot.annotations.places import class_place
 
 pytestmark = pytest.mark.browser
 
@@ -41,6 +41,10 @@ DRIVEN = {
     "#next-unnamed": "test_after_a_name_the_next_group_comes",
     "#go-on": "test_after_a_name_the_next_group_comes",
     "#similar-list": "test_a_suggestion_merges_and_a_link_only_looks",
+    "#search": "test_a_search_finds_texts_here_and_everywhere",
+    "#everywhere": "test_a_search_finds_texts_here_and_everywhere",
+    "#viewer-text": "test_a_text_is_shown_as_it_is_and_whole_if_it_is_opened",
+    "#queue-shown": "test_a_text_is_shown_as_it_is_and_whole_if_it_is_opened",
     "#order": "test_order_and_size_of_the_images_can_be_chosen",
     "#size": "test_order_and_size_of_the_images_can_be_chosen",
     "#select-page": "test_pages_turn_and_a_reload_stays",
@@ -126,12 +130,14 @@ def test_every_test_that_the_list_names_drives_its_control():
     assert [name for name in DRIVEN.values() if f"def {name}(" not in tests] == []
 
 
+@pytest.mark.slow
 def test_the_skip_link_leads_to_the_images(page, expect):
     page.locator("a.skip").focus()
     page.keyboard.press("Enter")
     expect(page.locator(".tile:focus")).to_have_count(1)
 
 
+@pytest.mark.slow
 def test_help_opens_and_closes(page, expect):
     page.locator("#show-help").click()
     expect(page.locator("#help")).to_be_visible()
@@ -139,6 +145,7 @@ def test_help_opens_and_closes(page, expect):
     expect(page.locator("#help")).to_be_hidden()
 
 
+@pytest.mark.slow
 def test_a_whole_group_is_split_named_a_class_or_discarded(page, served, expect):
     message = page.locator("#message")
     page.locator("#split").click()
@@ -156,6 +163,7 @@ def test_a_whole_group_is_split_named_a_class_or_discarded(page, served, expect)
     assert served.session.state.sizes()[-1] == 10
 
 
+@pytest.mark.slow
 def test_selected_images_make_a_group_or_are_looked_at(page, served, expect):
     first, second = (page.locator(".tile").nth(number) for number in (0, 1))
     first.click()
@@ -177,6 +185,7 @@ def test_selected_images_make_a_group_or_are_looked_at(page, served, expect):
     assert len(served.session.state.members(3)) == 2
 
 
+@pytest.mark.slow
 def test_order_and_size_of_the_images_can_be_chosen(page, expect):
     order = [tile.get_attribute("id") for tile in page.locator(".tile").all()]
     page.locator("#order").select_option("doubtful")
@@ -191,6 +200,7 @@ def test_order_and_size_of_the_images_can_be_chosen(page, expect):
     assert page.locator(".tile").first.bounding_box()["width"] == pytest.approx(widths["large"], abs=1)
 
 
+@pytest.mark.slow
 def test_after_a_name_the_next_group_comes(page, expect):
     page.get_by_label("Name of this group").fill("kettle")
     page.get_by_role("button", name="Save name").click()
@@ -214,6 +224,7 @@ def test_after_a_name_the_next_group_comes(page, expect):
     expect(page.locator("#show-finish")).to_be_focused()
 
 
+@pytest.mark.slow
 def test_images_are_dragged_to_a_group(page, served, expect):
     target = page.locator("#groups").get_by_role("link", name="Group 2")
     page.locator("#sample-31").drag_to(target)
@@ -230,6 +241,7 @@ def test_images_are_dragged_to_a_group(page, served, expect):
     assert labels.category[[31, 32, 33, 34, 35]].tolist() == [2, class_place(1), class_place(1), 0, -1]
 
 
+@pytest.mark.slow
 def test_the_queue_labels_an_image_and_its_neighbours(page, served, expect):
     page.locator("#show-queue").click()
     gain = page.locator("#queue-gain")
@@ -254,9 +266,10 @@ def test_the_queue_labels_an_image_and_its_neighbours(page, served, expect):
     assert served.session.state.by_hand.sum() == 1
     expect(page.locator("#queue-name")).not_to_have_text(asked)
     page.keyboard.press("Enter")  # nothing typed
-    expect(page.locator("#queue-text")).to_have_text("Type what the image shows, or skip it.")
+    expect(page.locator("#queue-text")).to_have_text("Type a label, or skip it.")
 
 
+@pytest.mark.slow
 def test_an_image_of_the_queue_is_skipped_chosen_or_discarded(page, served, expect):
     page.locator("#show-queue").click()
     name = page.locator("#queue-name")
@@ -284,11 +297,12 @@ def test_finish_gives_the_next_command_to_copy(page, served, expect):
     page.locator("#finish-commands button").first.click()
     expect(page.locator("#finish-text")).to_have_text("Copied. Paste it into your terminal.")
     command = page.evaluate("navigator.clipboard.readText()")
-    assert command == f"uniot adapt --continue {served.session.target.run}"
+    assert command == f"uniot adapt --continue {served.session.store.files.folder}"
     page.locator("#finish-close").click()
     expect(page.locator("#finish")).to_be_hidden()
 
 
+@pytest.mark.slow
 def test_labels_are_exported_for_other_tools(page, served, expect):
     page.get_by_label("Name of this group").fill("kettle")
     page.keyboard.press("Enter")
@@ -297,9 +311,13 @@ def test_labels_are_exported_for_other_tools(page, served, expect):
     page.locator("#format").select_option("label-studio")
     page.locator("#export").click()
     expect(page.locator("#finish-text")).to_contain_text("labels-label-studio.json is written: 10 in new classes")
-    assert len(json.loads((served.session.target.run / "labels-label-studio.json").read_text(encoding="utf-8"))) == 10
+    assert (
+        len(json.loads((served.session.store.files.folder / "labels-label-studio.json").read_text(encoding="utf-8")))
+        == 10
+    )
 
 
+@pytest.mark.slow
 def test_labels_made_elsewhere_are_imported(page, served, browsing, tmp_path, expect):
     names = served.session.target.names
     table = tmp_path / "made elsewhere.csv"

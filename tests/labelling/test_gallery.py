@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from uniot.discovery.annotations import DISCARDED, class_place
+from uniot.annotations.places import DISCARDED, class_place
 from uniot.labelling.gallery import GalleryOrder
 from uniot.labelling.state import AnnotationState, move
 
@@ -51,7 +51,7 @@ def test_the_group_of_a_known_class_is_recognised_as_such(target):
 
 def test_two_kinds_in_one_group_fall_apart_and_a_large_group_does_so_too(new_target, tmp_path):
     for each in (10, 900):
-        target = new_target(tmp_path, each=each, n_groups=2)
+        target = new_target(each=each, n_groups=2)
         start = np.where(target.start == 1, 0, target.start)
         half = GalleryOrder(target, AnnotationState.initial(start)).smaller_half(0)
         rows = np.arange(3 * each, 5 * each)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from uniot.errors import DataError
-from uniot.labelling import clean_name, read_names, write_names
+from uniot.labelling.names import clean_name, read_names, write_names
 
 HEADER = "path,label,decision,group\n"
 some_text = st.text(st.characters(codec="utf-8"), min_size=1, max_size=20)

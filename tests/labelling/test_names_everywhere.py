@@ -11,15 +11,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from uniot.discovery.annotations import class_place
+from uniot.annotations.places import class_place
 from uniot.labelling.actions import Edit, MergeGroup, MoveSamples, NameGroup, SplitGroup
 from uniot.labelling.publishing import publish
+from uniot.labelling.samples import TargetSamples
 from uniot.labelling.session import LabellingSession
 from uniot.labelling.store import LabelStore
-from uniot.labelling.target import Target
 from uniot.runs import Run
 from uniot.runs.loading import load_model
-from uniot.runs.pictures import FILE
 
 
 @pytest.fixture(scope="module")
@@ -46,8 +45,8 @@ def run(finished, tmp_path) -> Path:
 
 
 def act(run: Path, *actions: Edit) -> None:
-    target = Target.open(run)
-    with closing(LabelStore(run / FILE, target.digest)) as store:
+    target = TargetSamples.of_run(Run.open(run))
+    with closing(LabelStore.of_run(Run.open(run), target.digest)) as store:
         session = LabellingSession(target, store)
         for action in actions:
             session.act(action, session.revision)
@@ -69,7 +68,7 @@ def moved_by_hand(run: Path) -> tuple[int, str, str]:
         NameGroup(kind="name", group=0, name="house"),
         MoveSamples(kind="move", rows=[row], to=f"class-{-2 - circle}"),
     )
-    names = Target.open(run).names
+    names = TargetSamples.of_run(Run.open(run)).names
     other = int(np.flatnonzero(model.target.group == 0)[1])
     return row, names[row], names[other]
 

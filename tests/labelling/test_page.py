@@ -94,7 +94,7 @@ def test_what_was_clicked_is_what_is_exported(opened, served, expect):
     expected = {names[row]: ("kettle", "named", "0") for row in (5, 30, *range(35, 40))}
     expected |= {names[33]: ("pen", "class", "")} | {names[row]: ("", "discarded", "") for row in (31, 32)}
     expected |= {names[34]: ("", "unknown", "2")}
-    assert exported(served.session.target.run) == expected
+    assert exported(served.session.store.files.folder) == expected
 
 
 def test_everything_can_be_done_with_the_keyboard(opened, served, expect):
@@ -142,9 +142,10 @@ def test_everything_can_be_done_with_the_keyboard(opened, served, expect):
     expect(message).to_contain_text("Group 4 with its 10 images marked as class")
     page.keyboard.press("e")
     expect(message).to_contain_text("labels.csv is written: 10 in new classes, 20 in known classes, 0 discarded.")
-    assert len(exported(served.session.target.run)) == 30
+    assert len(exported(served.session.store.files.folder)) == 30
 
 
+@pytest.mark.slow
 def test_single_keys_can_be_switched_off(opened, expect):
     page = opened
     page.keyboard.press("?")
@@ -180,6 +181,7 @@ def test_a_tab_that_is_behind_says_so_and_catches_up(opened, served, browsing, e
     expect(late.locator("#title")).to_have_text("Group 0: lamp")
 
 
+@pytest.mark.slow
 def test_a_suggestion_merges_and_a_link_only_looks(opened, served, expect):
     features = served.session.target.features
     features[40:50] = features[30:40]  # group 1 looks like group 0
@@ -197,6 +199,7 @@ def test_a_suggestion_merges_and_a_link_only_looks(opened, served, expect):
     assert not (served.session.state.category == 0).any()
 
 
+@pytest.mark.slow
 def test_an_image_of_a_known_class_can_be_confirmed_discarded_and_put_back(opened, served, expect):
     place(opened, "pen")
     select(opened, 10)
@@ -212,6 +215,7 @@ def test_an_image_of_a_known_class_can_be_confirmed_discarded_and_put_back(opene
     assert served.session.state.category.tolist() == served.session.target.start.tolist()
 
 
+@pytest.mark.slow
 def test_a_name_that_is_refused_is_explained_and_stays_to_be_mended(opened, browsing, expect):
     browsing.allow("response 400: ")
     opened.get_by_label("Name of this group").fill("unknown")
@@ -222,7 +226,7 @@ def test_a_name_that_is_refused_is_explained_and_stays_to_be_mended(opened, brow
 
 def test_names_are_shown_as_they_are_written(new_target, open_session, serve_session, chromium_page, expect, tmp_path):
     wicked = "<img src=x onerror=alert(1)><script>alert(2)</script>"
-    session = open_session(new_target(tmp_path, classes=[wicked, "pen"], n_groups=1))
+    session = open_session(new_target(classes=[wicked, "pen"], n_groups=1))
     heard = []
     chromium_page.on("dialog", lambda dialog: (heard.append(dialog.message), dialog.dismiss()))
     with serve_session(session, None) as served:
@@ -243,6 +247,7 @@ def test_names_are_shown_as_they_are_written(new_target, open_session, serve_ses
     assert heard == []
 
 
+@pytest.mark.slow
 def test_a_run_without_pictures_shows_the_names_of_its_samples(session, serve_session, chromium_page, expect):
     with serve_session(session, None) as served:
         chromium_page.goto(served.address)
@@ -252,9 +257,10 @@ def test_a_run_without_pictures_shows_the_names_of_its_samples(session, serve_se
         chromium_page.goto("about:blank")
 
 
+@pytest.mark.slow
 def test_pages_turn_and_a_reload_stays(new_target, open_session, serve_session, chromium_page, expect, tmp_path):
     page = chromium_page
-    with serve_session(open_session(new_target(tmp_path, n_groups=1, each=130)), None) as served:
+    with serve_session(open_session(new_target(n_groups=1, each=130)), None) as served:
         page.goto(served.address)
         expect(page.locator("#page-text")).to_have_text("1–60 of 130")
         page.get_by_role("button", name="Select this page").click()
@@ -268,6 +274,7 @@ def test_pages_turn_and_a_reload_stays(new_target, open_session, serve_session, 
         page.goto("about:blank")
 
 
+@pytest.mark.slow
 def test_when_the_server_has_ended_the_page_says_what_to_do(session, serve_session, browsing, chromium_page, expect):
     browsing.allow("request failed: .* net::ERR_CONNECTION_REFUSED")
     with serve_session(session, None) as served:
@@ -280,6 +287,7 @@ def test_when_the_server_has_ended_the_page_says_what_to_do(session, serve_sessi
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.slow
 def test_every_text_can_be_read(served, browsing, expect, scheme):
     page = browsing.page(color_scheme=scheme)
     page.goto(served.address)
@@ -297,6 +305,7 @@ def test_every_text_can_be_read(served, browsing, expect, scheme):
     assert [text for text, ratio in found if ratio < 4.5] == []
 
 
+@pytest.mark.slow
 def test_every_control_has_a_name_and_shows_its_focus(opened):
     select(opened, 30)
     controls = opened.locator("button:visible, input:visible, select:visible, a:visible, [role=option]:visible")
@@ -317,6 +326,7 @@ def test_every_control_has_a_name_and_shows_its_focus(opened):
 
 
 @pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.slow
 def test_nothing_sticks_out(served, browsing, expect, width):
     page = browsing.page(viewport={"width": width, "height": 800})
     page.goto(served.address)
@@ -353,7 +363,7 @@ def test_a_quick_hand_gets_what_it_saw(opened, served, expect):
     expect(opened.locator("#message")).to_have_text("Redone: 1 image discarded.")
     assert served.session.state.members(-1).tolist() == [30]
     assert served.session.state.names == {}
-    assert [(step.kind, step.text) for step in served.session._store.entries()] == [
+    assert [(step.kind, step.text) for step in served.session.store.entries()] == [
         ("move", "1 image discarded"),
         ("name", "group 0 named “kettle”"),
         ("undo", "group 0 named “kettle”"),

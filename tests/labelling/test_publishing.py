@@ -12,15 +12,16 @@ import numpy as np
 import pytest
 
 from uniot import UniNCM
-from uniot.datasets.digits import make_toy_domains
-from uniot.labelling import read_names
+from uniot.datasets import make_toy_domains
+from uniot.errors import RunFolderError
 from uniot.labelling.actions import NameGroup
-from uniot.labelling.publishing import Publisher
+from uniot.labelling.names import read_names
+from uniot.labelling.publishing import Publisher, export_run
+from uniot.labelling.samples import TargetSamples
 from uniot.labelling.session import LabellingSession
 from uniot.labelling.store import LabelStore
-from uniot.labelling.target import Target
 from uniot.runs.loading import load_model
-from uniot.runs.pictures import FILE
+from uniot.runs.run import Run
 from uniot.runs.saving import save_model
 
 
@@ -38,8 +39,8 @@ def run(model, tmp_path) -> Path:
 
 @pytest.fixture
 def session(run):
-    target = Target.open(run)
-    with closing(LabelStore(run / FILE, target.digest)) as store:
+    target = TargetSamples.of_run(Run.open(run))
+    with closing(LabelStore.of_run(Run.open(run), target.digest)) as store:
         yield LabellingSession(target, store)
 
 
@@ -101,8 +102,8 @@ def test_integer_classes_are_text_beside_names(tmp_path):
     numbers = np.unique(toy.y_source, return_inverse=True)[1]
     model = UniNCM(random_state=0, n_private_classes=2).fit(toy.x_source, numbers, toy.x_target).model_
     save_model(model, tmp_path / "run")
-    target = Target.open(tmp_path / "run")
-    with closing(LabelStore(tmp_path / "run" / FILE, target.digest)) as store:
+    target = TargetSamples.of_run(Run.open(tmp_path / "run"))
+    with closing(LabelStore.of_run(Run.open(tmp_path / "run"), target.digest)) as store:
         session = LabellingSession(target, store)
         with Publisher(session, model):
             name(session, 0, "kettle")
@@ -130,3 +131,9 @@ def test_an_end_in_the_moment_before_the_tables_are_written_is_not_missed(run, s
     publisher._thread.join(timeout=20)
     assert not publisher._thread.is_alive()
     assert "kettle" in labels_of(run)
+
+
+def test_labels_that_were_never_made_say_how_to_make_them(run):
+    with pytest.raises(RunFolderError, match=r"has no labels yet. Run `uniot label"):
+        export_run(run, run / "labels.csv")
+    assert not (run / "labels.sqlite").exists()

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 import uniot
+from uniot.annotations.places import class_place, is_class
 from uniot.datasets import make_toy_domains
-from uniot.discovery.annotations import class_place, is_class
 from uniot.labelling.actions import AnswerQuestion, MoveSamples, NameGroup
 from uniot.labelling.questions import HARDLY
+from uniot.labelling.samples import TargetSamples
 from uniot.labelling.session import N_EXEMPLARS
-from uniot.labelling.target import Target
 from uniot.runs import Run
 
 
@@ -60,7 +60,9 @@ def test_the_share_and_its_interval_move_with_an_answer(asked, asked_session):
     estimate = asked_session.estimate()
     assert (after["unknown"], *after["interval"]) == pytest.approx((estimate.unknown, *estimate.interval), abs=1e-4)
     assert after["share"] == estimate.sentence
-    assert Run.open(asked_session.target.run).model.answers.by_row == {row: -1}, "it is saved before it is confirmed"
+    assert Run.open(asked_session.store.files.folder).model.answers.by_row == {row: -1}, (
+        "it is saved before it is confirmed"
+    )
 
 
 def test_exemplars_are_source_samples_of_the_class_and_members_that_a_person_placed(asked_session):
@@ -153,7 +155,7 @@ def test_of_a_run_with_a_preference_the_share_has_no_interval(first_asked_run, o
     toy = make_toy_domains(3, 2, 2, seed=1)
     model.set_params(private_prior=0.4)
     model.fit(toy.x_source, toy.y_source, toy.x_target).save(tmp_path / "run")
-    view = open_session(Target.open(tmp_path / "run")).question_view()
+    view = open_session(TargetSamples.of_run(Run.open(tmp_path / "run"))).question_view()
     assert view["interval"] is None
     assert view["share"] == f"Unknown: {100 * view['unknown']:.0f} %, by the preference of the run."
     assert view["question"]["nearest"]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from itertools import product
 
 import pytest
 
 from browser import CONTRASTS
+from tiers import slow_unless
 from uniot.labelling.actions import AnswerQuestion
 from uniot.runs import Run
 
@@ -31,7 +33,7 @@ def page(asked, browsing, chromium_page, expect):
 
 def answers(served) -> dict[int, int]:
     """As a new process would read them."""
-    return Run.open(served.session.target.run).model.answers.by_row
+    return Run.open(served.session.store.files.folder).model.answers.by_row
 
 
 def question(served):
@@ -126,6 +128,7 @@ def test_every_answer_has_a_key(page, asked, expect):
     assert answers(asked) == expected
 
 
+@pytest.mark.slow
 def test_one_of_the_nearest_classes_is_chosen_by_click_and_by_number(page, asked, expect):
     classes, expected = asked.session.target.classes, {}
     for index in (0, 1, 2):
@@ -139,6 +142,7 @@ def test_one_of_the_nearest_classes_is_chosen_by_click_and_by_number(page, asked
     assert answers(asked) == expected | {here.row: classes.index(here.nearest[1][0])}
 
 
+@pytest.mark.slow
 def test_everything_can_be_reached_with_the_tab_key(page, asked, expect):
     reached = []
     for _ in range(20):
@@ -158,6 +162,7 @@ def test_everything_can_be_reached_with_the_tab_key(page, asked, expect):
     assert answers(asked)[here.row] == -1
 
 
+@pytest.mark.slow
 def test_the_bar_shows_the_share_and_its_interval(page, asked, expect):
     def placed():
         return page.evaluate(
@@ -178,6 +183,7 @@ def test_the_bar_shows_the_share_and_its_interval(page, asked, expect):
     assert found.interval[1] - found.interval[0] < 0.9
 
 
+@pytest.mark.slow
 def test_the_view_is_chosen_by_click_and_key_and_a_reload_keeps_it(page, asked, expect):
     page.locator("#show-groups").click()
     expect(page.locator("#title")).to_have_text("Group 0")
@@ -206,6 +212,7 @@ def test_the_view_is_chosen_by_click_and_key_and_a_reload_keeps_it(page, asked, 
     assert len(answers(asked)) == 1
 
 
+@pytest.mark.slow
 def test_with_answers_the_page_opens_at_the_groups_unless_the_address_says_otherwise(asked, chromium_page, expect):
     asked.act(kind="answer", row=question(asked).row, answer="unknown")
     chromium_page.goto(asked.address)
@@ -219,6 +226,7 @@ def test_with_answers_the_page_opens_at_the_groups_unless_the_address_says_other
     chromium_page.goto("about:blank")
 
 
+@pytest.mark.slow
 def test_the_page_says_when_more_answers_will_hardly_change_anything(page, asked, asked_run, expect):
     session, truth = asked.session, asked_run.truth
     expect(page.locator("#settled")).to_be_hidden()
@@ -247,6 +255,7 @@ def test_the_page_says_when_more_answers_will_hardly_change_anything(page, asked
     expect(page.locator("#gallery")).to_be_visible()
 
 
+@pytest.mark.slow
 def test_when_every_image_has_an_answer_the_page_says_so(asked, chromium_page, expect):
     asked.session.tell(dict.fromkeys(range(len(asked.session.target.names)), -1))
     chromium_page.goto(f"{asked.address}#questions")
@@ -276,6 +285,7 @@ def test_a_second_tab_that_answers_the_same_question_is_told_and_catches_up(page
     late.goto("about:blank")
 
 
+@pytest.mark.slow
 def test_a_quick_second_press_answers_nothing_that_was_not_seen(page, asked, expect):
     here = question(asked)
     page.evaluate(
@@ -289,6 +299,7 @@ def test_a_quick_second_press_answers_nothing_that_was_not_seen(page, asked, exp
     assert answers(asked) == {here.row: -1}
 
 
+@pytest.mark.slow
 def test_the_next_image_is_there_before_it_is_asked_for(page, asked, browsing, expect):
     with page.expect_response(lambda response: "/questions/following" in response.url) as found:
         page.keyboard.press("n")
@@ -305,6 +316,7 @@ def test_the_next_image_is_there_before_it_is_asked_for(page, asked, browsing, e
     assert n_loaded >= 3
 
 
+@pytest.mark.slow
 def test_a_run_without_pictures_asks_with_names(asked_session, serve_session, chromium_page, expect):
     with serve_session(asked_session, None) as served:
         chromium_page.goto(served.address)
@@ -320,6 +332,7 @@ def test_a_run_without_pictures_asks_with_names(asked_session, serve_session, ch
         chromium_page.goto("about:blank")
 
 
+@pytest.mark.slow
 def test_one_by_one_opens_beside_the_questions_and_says_the_guess(page, asked, expect):
     page.keyboard.press("l")
     expect(page.locator("#queue-guess")).to_have_text(re.compile(r"Guess: .+, confidence \d\.\d\d(; .+)?\."))
@@ -331,12 +344,14 @@ def test_one_by_one_opens_beside_the_questions_and_says_the_guess(page, asked, e
     expect(page.locator("#question-name")).to_have_text(question(asked).name)
 
 
+@pytest.mark.slow
 def test_the_skip_link_leads_to_the_question(page, expect):
     page.locator("a.skip").focus()
     page.keyboard.press("Enter")
     expect(page.locator("#question-title")).to_be_focused()
 
 
+@pytest.mark.slow
 def test_single_keys_answer_nothing_if_they_are_switched_off(page, asked, expect):
     page.keyboard.press("?")
     expect(page.locator("#keys h4")).to_have_text(["Questions", "Groups", "Everywhere"])
@@ -348,8 +363,7 @@ def test_single_keys_answer_nothing_if_they_are_switched_off(page, asked, expect
     after(page, expect, 1)
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize(("width", "scheme"), slow_unless([*product([390, 1280], ["light", "dark"])], [(390, "dark")]))
 def test_the_questions_fit_and_can_be_read(asked, browsing, expect, width, scheme):
     page = browsing.page(viewport={"width": width, "height": 800}, color_scheme=scheme)
     page.goto(asked.address)

@@ -17,10 +17,10 @@ from starlette.responses import PlainTextResponse
 
 from uniot.errors import SettingsError
 from uniot.labelling.actions import MAX_ROWS
-from uniot.labelling.gallery import Thumbnails
 from uniot.labelling.security import MAX_BODY_BYTES, MAX_IMPORT_BYTES, Access, SecurityMiddleware
 from uniot.labelling.server import listen, serve
 from uniot.runs.pictures import Pictures
+from uniot.runs.thumbnails import ThumbnailCache
 
 PATHS = [
     "/",
@@ -139,7 +139,7 @@ def test_over_a_network_numbers_and_the_given_name_are_right_and_other_names_are
 def test_only_the_page_itself_may_change_labels(untouched, path, headers):
     assert untouched.ask(path, "POST", written(), **headers).status == 403
     assert untouched.session.revision == 0
-    assert not (untouched.session.target.run / "labels.csv").exists()
+    assert not (untouched.session.store.files.folder / "labels.csv").exists()
 
 
 @pytest.mark.parametrize(
@@ -254,7 +254,7 @@ def test_a_picture_that_became_a_link_is_not_followed(session, serve_session, tm
     places[3] = "/etc/passwd"
     pictures = Pictures({"source": [], "target": places}, {})
     with (
-        closing(Thumbnails(pictures, tmp_path / "thumbnails.sqlite", "a run")) as thumbnails,
+        closing(ThumbnailCache(pictures, tmp_path / "thumbnails.sqlite", "a run")) as thumbnails,
         serve_session(session, thumbnails) as served,
     ):
         assert served.ask("/pictures/target/0").status == 200
@@ -366,7 +366,7 @@ def test_what_cannot_be_done_is_a_sentence(untouched):
 
 
 def test_what_cannot_be_saved_is_told(served, monkeypatch):
-    monkeypatch.setattr(type(served.session.target), "check_in_place", lambda self: (_ for _ in ()).throw(full_disk()))
+    monkeypatch.setattr(type(served.session.store), "check_unchanged", lambda self: (_ for _ in ()).throw(full_disk()))
     answer = served.act(kind="name", group=0, name="kettle")
     assert (answer.status, answer.json["message"]) == (507, "The disk is full.")
     assert served.session.state.names == {}
@@ -379,7 +379,7 @@ def full_disk():
 
 
 def test_a_gallery_comes_in_pages(new_target, open_session, serve_session, tmp_path):
-    session = open_session(new_target(tmp_path, n_groups=1, each=130))
+    session = open_session(new_target(n_groups=1, each=130))
     with serve_session(session, None) as served:
         pages = [served.ask(f"/gallery?category=group-0&page={page}").json for page in (0, 1, 2, 9)]
         assert [len(page["samples"]) for page in pages] == [60, 60, 10, 10]
@@ -412,7 +412,7 @@ def test_names_cannot_break_out_of_the_page(new_target, open_session, serve_sess
     wicked = "</script><script>alert(1)</script><img src=x onerror=alert(1)>'\"&"
     run = tmp_path / "<b>run"
     run.mkdir()
-    session = open_session(new_target(run, classes=[wicked, "pen"], n_groups=1))
+    session = open_session(new_target(classes=[wicked, "pen"], n_groups=1), run)
     with serve_session(session, None) as served:
         assert served.act(kind="name", group=0, name=wicked + "2").status == 200
         page = served.ask("/").text
@@ -428,7 +428,7 @@ def test_export_writes_the_table_and_says_where(served):
     served.act(kind="name", group=1, name="kettle")
     answer = served.ask("/export", "POST", b"{}")
     assert answer.json["message"].endswith("labels.csv is written: 10 in new classes, 0 in known classes, 0 discarded.")
-    assert len((served.session.target.run / "labels.csv").read_text(encoding="utf-8").splitlines()) == 11
+    assert len((served.session.store.files.folder / "labels.csv").read_text(encoding="utf-8").splitlines()) == 11
 
 
 def test_other_machines_are_let_in_only_when_asked(tmp_path):

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from uniot.discovery.annotations import DISCARDED, class_place
+from uniot.annotations.places import DISCARDED, class_place
 from uniot.errors import DataError, RunFolderError
-from uniot.labelling import read_names
 from uniot.labelling.actions import MergeGroup, MoveSamples, NameGroup, PutBackSamples, Redo, SplitGroup, Undo
+from uniot.labelling.names import read_names
 from uniot.labelling.session import ConflictError
 
 
@@ -53,7 +53,7 @@ def exported(session, tmp_path):
 
 
 def test_unknown_that_the_run_did_not_group_are_called_so_until_they_have_a_name(new_target, open_session, tmp_path):
-    session = open_session(replace(new_target(tmp_path, n_groups=1), n_groups=0))
+    session = open_session(replace(new_target(n_groups=1), n_groups=0))
     (bag,) = session.overview()["groups"]
     assert bag["ungrouped"] == (
         "They fit none of your classes well; they are too few or too scattered to say whether they form a new class."
@@ -68,7 +68,7 @@ def test_unknown_that_the_run_did_not_group_are_called_so_until_they_have_a_name
 
 
 def test_a_first_group_that_a_person_made_is_a_group(new_target, open_session, tmp_path):
-    session = open_session(new_target(tmp_path, n_groups=0))
+    session = open_session(new_target(n_groups=0))
     do(session, move([3], "new"))
     (made,) = session.overview()["groups"]
     assert (made["number"], made["ungrouped"]) == (0, "")
@@ -289,7 +289,7 @@ def test_an_export_of_nothing_says_so(session, tmp_path):
 
 
 def test_a_class_is_meant_however_its_letters_are_composed(new_target, open_session, tmp_path):
-    session = open_session(new_target(tmp_path, classes=["cafe\u0301", "pen"], n_groups=1, each=2))
+    session = open_session(new_target(classes=["cafe\u0301", "pen"], n_groups=1, each=2))
     do(session, name(0, "caf\u00e9"))
     assert set(exported(session, tmp_path).values()) == {("cafe\u0301", "class", "0")}
 
@@ -298,11 +298,11 @@ def test_a_run_that_was_made_again_gets_no_labels_of_the_old_one(new_target, ope
     (tmp_path / "model.safetensors").write_bytes(b"first")
     stat = (tmp_path / "model.safetensors").stat()
     stamp = (stat.st_ino, stat.st_mtime_ns, stat.st_size)
-    session = open_session(replace(new_target(tmp_path), stamp=stamp))
+    session = open_session(new_target(), stamp=stamp)
     do(session, name(0, "kettle"))
     (tmp_path / "model.safetensors").write_bytes(b"made again")
     for refused in (lambda: do(session, name(1, "lamp")), session.export):
-        with pytest.raises(RunFolderError, match=r"was made again or moved while this page was open"):
+        with pytest.raises(RunFolderError, match=r"was made again or moved while it was being labelled"):
             refused()
     assert session.state.names == {0: "kettle"}
     assert not (tmp_path / "labels.csv").exists()

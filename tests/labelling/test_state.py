@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from uniot.discovery.annotations import DISCARDED, as_text, class_index, class_place, from_text, is_class, is_group
+from uniot.annotations.places import DISCARDED, as_text, class_index, class_place, from_text, is_class, is_group
 from uniot.errors import DataError
 from uniot.labelling.state import AnnotationState, Change, merge, move, rename, restore, split
 

@@ -12,10 +12,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from uniot.discovery.annotations import DISCARDED, class_place
+from uniot.annotations.places import DISCARDED, class_place
 from uniot.errors import RunFolderError
 from uniot.labelling.state import AnnotationState, Change, merge, move, rename, split
 from uniot.labelling.store import FILE, LabelStore, label_lock
+from uniot.runs.files import RunFiles
 
 SCRIPT = Path(__file__).with_name("acts_until_killed.py")
 START = np.array([class_place(0), 0, 0, 0, 1, 1])
@@ -23,7 +24,7 @@ START = np.array([class_place(0), 0, 0, 0, 1, 1])
 
 def reopened(path: Path, start: np.ndarray = START) -> AnnotationState:
     labels = AnnotationState.initial(start)
-    with closing(LabelStore(path, "a run")) as store:
+    with closing(LabelStore(RunFiles(path.parent), "a run")) as store:
         store.load(labels)
     return labels
 
@@ -31,7 +32,7 @@ def reopened(path: Path, start: np.ndarray = START) -> AnnotationState:
 def replayed(path: Path, start: np.ndarray) -> AnnotationState:
     """The state that the log alone leads to."""
     labels = AnnotationState.initial(start)
-    with closing(LabelStore(path, "a run")) as store:
+    with closing(LabelStore(RunFiles(path.parent), "a run")) as store:
         for entry in store.entries():
             labels.apply(store.change_of(entry.id))
     return labels
@@ -45,7 +46,7 @@ def assert_equal(left: AnnotationState, right: AnnotationState) -> None:
 
 def test_what_was_saved_is_there_again(tmp_path):
     path, labels = tmp_path / FILE, AnnotationState.initial(START)
-    with closing(LabelStore(path, "a run")) as store:
+    with closing(LabelStore(RunFiles(path.parent), "a run")) as store:
         for number, make in enumerate(
             (
                 lambda: rename(labels, 0, "kettle é"),
@@ -62,9 +63,12 @@ def test_what_was_saved_is_there_again(tmp_path):
     assert reopened(path).next_group == 3  # group 2 came from the split
 
 
+@pytest.mark.slow
 def test_a_process_that_is_killed_loses_nothing_that_it_had_saved(tmp_path):
     start = np.arange(1000) // 10
-    moments = {n_lines: tmp_path / f"{n_lines}.sqlite" for n_lines in (1, 40)}
+    moments = {n_lines: tmp_path / str(n_lines) / FILE for n_lines in (1, 40)}
+    for path in moments.values():
+        path.parent.mkdir()
     processes = [
         subprocess.Popen([sys.executable, SCRIPT, path], stdout=subprocess.PIPE, text=True) for path in moments.values()
     ]
@@ -73,7 +77,7 @@ def test_a_process_that_is_killed_loses_nothing_that_it_had_saved(tmp_path):
         process.send_signal(signal.SIGKILL)
         said += [int(line) for line in process.communicate()[0].splitlines() if line]
         assert process.returncode == -signal.SIGKILL
-        with closing(LabelStore(path, "a run")) as store:
+        with closing(LabelStore(RunFiles(path.parent), "a run")) as store:
             saved = [entry.id for entry in store.entries()]
         # The last action may have been saved a moment before the process could say so.
         assert saved == list(range(1, len(saved) + 1))
@@ -83,7 +87,7 @@ def test_a_process_that_is_killed_loses_nothing_that_it_had_saved(tmp_path):
 
 def test_a_failed_write_leaves_neither_action_nor_state(tmp_path):
     path, labels = tmp_path / FILE, AnnotationState.initial(START)
-    with closing(LabelStore(path, "a run")) as store:
+    with closing(LabelStore(RunFiles(path.parent), "a run")) as store:
         with closing(sqlite3.connect(path)) as other:
             other.execute("CREATE TRIGGER full BEFORE INSERT ON groups BEGIN SELECT RAISE(ABORT, 'disk is full'); END")
             other.commit()
@@ -99,7 +103,10 @@ def test_a_locked_file_is_told_and_nothing_is_changed(tmp_path, monkeypatch):
     path, labels = tmp_path / FILE, AnnotationState.initial(START)
     connect = sqlite3.connect
     monkeypatch.setattr(sqlite3, "connect", lambda *given, **options: connect(*given, **(options | {"timeout": 0.05})))
-    with closing(LabelStore(path, "a run")) as store, closing(connect(path, isolation_level=None)) as other:
+    with (
+        closing(LabelStore(RunFiles(path.parent), "a run")) as store,
+        closing(connect(path, isolation_level=None)) as other,
+    ):
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(RunFolderError, match=r"cannot be written \(database is locked\); nothing was changed"):
             store.append(0, "name", "a name", rename(labels, 0, "kettle"))
@@ -109,7 +116,7 @@ def test_a_locked_file_is_told_and_nothing_is_changed(tmp_path, monkeypatch):
 
 def test_the_log_can_only_grow(tmp_path):
     path = tmp_path / FILE
-    with closing(LabelStore(path, "a run")) as store:
+    with closing(LabelStore(RunFiles(path.parent), "a run")) as store:
         store.append(0, "name", "a name", rename(AnnotationState.initial(START), 0, "kettle"))
     with closing(sqlite3.connect(path)) as other:
         for statement in ("UPDATE actions SET text = ''", "DELETE FROM actions"):
@@ -119,7 +126,10 @@ def test_the_log_can_only_grow(tmp_path):
 
 def test_two_processes_cannot_write_past_each_other(tmp_path):
     path, labels = tmp_path / FILE, AnnotationState.initial(START)
-    with closing(LabelStore(path, "a run")) as one, closing(LabelStore(path, "a run")) as two:
+    with (
+        closing(LabelStore(RunFiles(path.parent), "a run")) as one,
+        closing(LabelStore(RunFiles(path.parent), "a run")) as two,
+    ):
         one.append(0, "name", "a name", rename(labels, 0, "kettle"))
         with pytest.raises(RunFolderError, match=r"another process has written .* Nothing was saved"):
             two.append(0, "name", "a name", rename(labels, 0, "lamp"))
@@ -128,7 +138,10 @@ def test_two_processes_cannot_write_past_each_other(tmp_path):
 
 def test_nobody_writes_between_looking_at_the_log_and_adding_to_it(tmp_path):
     path, labels, refused = tmp_path / FILE, AnnotationState.initial(START), []
-    with closing(LabelStore(path, "a run")) as store, closing(sqlite3.connect(path, timeout=0)) as other:
+    with (
+        closing(LabelStore(RunFiles(path.parent), "a run")) as store,
+        closing(sqlite3.connect(path, timeout=0)) as other,
+    ):
 
         def write_meanwhile(statement: str) -> None:
             if statement.startswith("SELECT"):
@@ -146,31 +159,25 @@ def test_nobody_writes_between_looking_at_the_log_and_adding_to_it(tmp_path):
 
 
 def test_labels_of_another_run_are_refused_with_what_to_do(tmp_path):
-    LabelStore(tmp_path / FILE, "a run").close()
+    LabelStore(RunFiles(tmp_path), "a run").close()
     with pytest.raises(RunFolderError, match=r"belongs to another run: .* was run again .* move labels.sqlite away"):
-        LabelStore(tmp_path / FILE, "another run")
+        LabelStore(RunFiles(tmp_path), "another run")
 
 
 def test_labels_of_another_version_are_refused(tmp_path):
-    LabelStore(tmp_path / FILE, "a run").close()
+    LabelStore(RunFiles(tmp_path), "a run").close()
     with closing(sqlite3.connect(tmp_path / FILE)) as other:
         other.execute("UPDATE about SET value = 'uniot-labels-9' WHERE key = 'format'")
         other.commit()
     with pytest.raises(RunFolderError, match="has format 'uniot-labels-9' and this version of uniot reads"):
-        LabelStore(tmp_path / FILE, "a run")
+        LabelStore(RunFiles(tmp_path), "a run")
 
 
 def test_a_damaged_file_is_told_and_left_alone(tmp_path):
     (tmp_path / FILE).write_bytes(b"no database at all, " * 100)
     with pytest.raises(RunFolderError, match=r"is damaged \(file is not a database\). Move it away"):
-        LabelStore(tmp_path / FILE, "a run")
+        LabelStore(RunFiles(tmp_path), "a run")
     assert (tmp_path / FILE).read_bytes().startswith(b"no database at all")
-
-
-def test_labels_that_were_never_made_say_how_to_make_them(tmp_path):
-    with pytest.raises(RunFolderError, match=r"has no labels yet. Run `uniot label"):
-        LabelStore.open_existing(tmp_path / FILE, "a run")
-    assert not (tmp_path / FILE).exists()
 
 
 def test_a_second_page_on_the_same_run_is_refused_until_the_first_has_ended(tmp_path):

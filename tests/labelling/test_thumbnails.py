@@ -1,4 +1,4 @@
-"""Thumbnails are drawn once, kept within bounds, and never the reason why a page fails."""
+"""ThumbnailCache are drawn once, kept within bounds, and never the reason why a page fails."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from uniot.errors import DataError
-from uniot.labelling.gallery import LARGE_SIDE, THUMBNAIL_SIDE, Thumbnails
+from uniot.runs.thumbnails import LARGE_SIDE, THUMBNAIL_SIDE, ThumbnailCache
 
 
 class Counting:
@@ -33,17 +33,17 @@ def shade(jpeg: bytes) -> int:
 
 
 def test_a_picture_is_drawn_once_even_across_processes(pictures, tmp_path):
-    with closing(Thumbnails(pictures, tmp_path / "thumbnails.sqlite", "a run")) as thumbnails:
+    with closing(ThumbnailCache(pictures, tmp_path / "thumbnails.sqlite", "a run")) as thumbnails:
         first = thumbnails.small("target", 7)
         assert thumbnails.small("target", 7) == first
-    with closing(Thumbnails(pictures, tmp_path / "thumbnails.sqlite", "a run")) as thumbnails:
+    with closing(ThumbnailCache(pictures, tmp_path / "thumbnails.sqlite", "a run")) as thumbnails:
         assert thumbnails.small("target", 7) == first
     assert pictures.drawn == 1
     assert max(Image.open(io.BytesIO(first)).size) == THUMBNAIL_SIDE
 
 
 def test_rows_and_collections_are_not_confused(pictures, tmp_path):
-    with closing(Thumbnails(pictures, tmp_path / "thumbnails.sqlite", "a run")) as thumbnails:
+    with closing(ThumbnailCache(pictures, tmp_path / "thumbnails.sqlite", "a run")) as thumbnails:
         for _ in range(2):
             shades = [shade(thumbnails.small("target", row)) for row in (0, 1, 59)]
             assert shades == sorted(shades)
@@ -52,7 +52,7 @@ def test_rows_and_collections_are_not_confused(pictures, tmp_path):
 
 
 def test_large_pictures_are_not_kept(pictures, tmp_path):
-    with closing(Thumbnails(pictures, tmp_path / "thumbnails.sqlite", "a run")) as thumbnails:
+    with closing(ThumbnailCache(pictures, tmp_path / "thumbnails.sqlite", "a run")) as thumbnails:
         assert max(Image.open(io.BytesIO(thumbnails.large("target", 7))).size) == LARGE_SIDE
         thumbnails.large("target", 7)
     assert pictures.drawn == 2
@@ -60,7 +60,9 @@ def test_large_pictures_are_not_kept(pictures, tmp_path):
 
 def test_the_oldest_are_forgotten_when_the_cache_is_full(pictures, tmp_path):
     size = len(pictures.thumbnail("target", 0, THUMBNAIL_SIDE))
-    with closing(Thumbnails(pictures, tmp_path / "thumbnails.sqlite", "a run", max_bytes=5 * size + 50)) as thumbnails:
+    with closing(
+        ThumbnailCache(pictures, tmp_path / "thumbnails.sqlite", "a run", max_bytes=5 * size + 50)
+    ) as thumbnails:
         for row in range(12):
             thumbnails.small("target", row)
         before = pictures.drawn
@@ -73,9 +75,9 @@ def test_the_oldest_are_forgotten_when_the_cache_is_full(pictures, tmp_path):
 
 
 def test_pictures_of_another_run_are_not_shown(pictures, tmp_path):
-    with closing(Thumbnails(pictures, tmp_path / "thumbnails.sqlite", "a run")) as thumbnails:
+    with closing(ThumbnailCache(pictures, tmp_path / "thumbnails.sqlite", "a run")) as thumbnails:
         thumbnails.small("target", 7)
-    with closing(Thumbnails(pictures, tmp_path / "thumbnails.sqlite", "another run")) as thumbnails:
+    with closing(ThumbnailCache(pictures, tmp_path / "thumbnails.sqlite", "another run")) as thumbnails:
         thumbnails.small("target", 7)
     assert pictures.drawn == 2
 
@@ -83,12 +85,12 @@ def test_pictures_of_another_run_are_not_shown(pictures, tmp_path):
 @pytest.mark.parametrize("make", [lambda path: path.write_bytes(b"damaged" * 1000), lambda path: path.mkdir()])
 def test_a_cache_that_cannot_be_used_is_done_without(pictures, tmp_path, make):
     make(tmp_path / "thumbnails.sqlite")
-    with closing(Thumbnails(pictures, tmp_path / "thumbnails.sqlite", "a run")) as thumbnails:
+    with closing(ThumbnailCache(pictures, tmp_path / "thumbnails.sqlite", "a run")) as thumbnails:
         assert shade(thumbnails.small("target", 59)) > 200
 
 
 def test_a_missing_picture_is_an_error_that_is_not_remembered(pictures, tmp_path):
-    with closing(Thumbnails(pictures, tmp_path / "thumbnails.sqlite", "a run")) as thumbnails:
+    with closing(ThumbnailCache(pictures, tmp_path / "thumbnails.sqlite", "a run")) as thumbnails:
         for _ in range(2):
             with pytest.raises(DataError, match="has 60 pictures, and number 60 was requested"):
                 thumbnails.small("target", 60)

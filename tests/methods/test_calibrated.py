@@ -11,7 +11,7 @@ import torch.nn.functional as F
 
 from uniot import UniDAClassifier
 from uniot.config import Settings
-from uniot.datasets.digits import make_toy_domains
+from uniot.datasets import make_toy_domains
 from uniot.errors import SettingsError
 from uniot.methods.base import Batch, FinalFeatures
 from uniot.methods.calibrated import (
@@ -122,6 +122,16 @@ def test_class_with_one_sample_is_that_sample():
     assert method.prototypes.numpy() == pytest.approx(rows_at(0, 45, 90).numpy(), abs=1e-6)
     assert method.is_finalized()
     assert method.decide(rows_at(1, 44, 88)).nearest.tolist() == [0, 1, 2]
+
+
+def test_only_sample_of_a_class_is_compared_with_itself():
+    # Class 0 at 0°; class 1 at 80° and 90°, with its mean at 85°, and 10° between its two samples.
+    classes = [0, 1, 1]
+    method = build(2, 2, follows_target=False)
+    method.finalize(final_features(rows_at(0, 80, 90), classes, rows_at(0, 80, 90)))
+    apart = torch.tensor([[0, 85], [80, 10], [90, 10]], dtype=torch.float64)
+    expected = fit_temperature(apart.deg2rad().cos(), torch.tensor(classes), [torch.tensor([0, 1])])
+    assert float(method.temperature) == pytest.approx(expected, rel=1e-4)
 
 
 def test_temperature_falls_with_the_margins_of_the_target():

@@ -10,9 +10,9 @@ import torch
 import torch.nn.functional as F
 
 from uniot.config import Settings
+from uniot.losses import domain_loss
 from uniot.methods.base import Batch, FinalFeatures
 from uniot.methods.cmu import CMU, CMUOptions
-from uniot.nn.losses import domain_loss
 
 D, C, B, STEPS, QUEUE = 4, 3, 6, 40, 12
 

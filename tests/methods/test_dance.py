@@ -9,8 +9,9 @@ import torch
 import torch.nn.functional as F
 
 from uniot.config import Settings
+from uniot.losses import entropy_separation_loss, neighbourhood_clustering_loss
 from uniot.methods.base import Batch
-from uniot.methods.dance import DANCE, DANCEOptions, entropy_separation_loss, neighbourhood_clustering_loss
+from uniot.methods.dance import DANCE, DANCEOptions
 
 D, C, N_TARGET = 5, 4, 12
 

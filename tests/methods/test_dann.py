@@ -9,9 +9,9 @@ import torch
 import torch.nn.functional as F
 
 from uniot.config import Settings
+from uniot.losses import domain_loss
 from uniot.methods.base import Batch
 from uniot.methods.dann import DANN, DANNOptions
-from uniot.nn.losses import domain_loss
 
 LN2, LN3, LN4 = math.log(2), math.log(3), math.log(4)
 STEPS = 20

@@ -10,11 +10,11 @@ import torch
 
 from uniot import UniDAClassifier
 from uniot.config import Settings
-from uniot.datasets.digits import make_toy_domains
+from uniot.datasets import make_toy_domains
 from uniot.errors import DataError, MissingPackageError
+from uniot.losses import joint_cost
 from uniot.methods.base import Batch
 from uniot.methods.deepjdot import DeepJDOT, DeepJDOTOptions, exact_plan
-from uniot.nn.losses import joint_cost
 
 LN2, LN3, LN4 = math.log(2), math.log(3), math.log(4)
 

@@ -1,46 +1,24 @@
-"""The state that a method fits: part of the state_dict, checked when loaded, read from runs of earlier versions."""
+"""The state that a method fits: part of the state_dict, and checked when loaded."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import numpy as np
 import pytest
 import torch
 
 import uniot
-from uniot.datasets.digits import make_toy_domains
-from uniot.errors import DataError, RunFolderError
-from uniot.io.tensor_files import read_tensors
-from uniot.methods.fitted import upgraded_tensors
+from uniot.datasets import make_toy_domains
+from uniot.errors import RunFolderError
 from uniot.runs.loading import load_model
 
-# Written by a version whose runs had the format uniot-3.
-OLD = Path(__file__).parent.parent / "runs" / "old" / "toy" / "uniot"
 TOY = make_toy_domains(3, 1, 2, samples_per_class=10, dimensions=8, seed=1)
 
 
-def test_run_of_format_3_gives_the_answers_that_it_stored():
-    model = uniot.load(OLD)
-    stored = model.model_.target
-    assert np.array_equal(model.predict(TOY.x_target), model.labels_)
-    # Another processor adds in another order, and the features are in single precision.
-    np.testing.assert_allclose(model.predict_proba(TOY.x_target).max(axis=1), stored.confidence, rtol=0, atol=1e-5)
-
-
-def test_run_of_format_3_is_saved_in_the_present_one(tmp_path):
-    model = uniot.load(OLD)
-    model.save(tmp_path / "run")
-    tensors, about = read_tensors(tmp_path / "run" / "model.safetensors")
-    assert "rule" not in about
-    assert not any(name.startswith("rule.") for name in tensors)
-    again = uniot.load(tmp_path / "run")
-    assert np.array_equal(again.predict_proba(TOY.x_target), model.predict_proba(TOY.x_target))
-
-
-def test_numbers_of_an_old_rule_must_be_numbers():
-    with pytest.raises(DataError, match="has 'many' for n_rows; expected a number"):
-        upgraded_tensors({}, {"n_rows": "many"})
+@pytest.fixture
+def uniot_run(tmp_path):
+    """The folder of a run of UniOT."""
+    model = uniot.UniOT(random_state=0, steps=4, batch_size=8, hidden_size=8, feature_size=8, queue_size=16)
+    model.fit(TOY.x_source, TOY.y_source, TOY.x_target).save(tmp_path / "uniot")
+    return tmp_path / "uniot"
 
 
 @pytest.fixture
@@ -51,8 +29,8 @@ def unincm(tmp_path):
 
 
 @pytest.mark.parametrize("method", ["uniot", "unincm"])
-def test_state_dict_alone_restores_the_rule(method, unincm):
-    folder = OLD if method == "uniot" else unincm
+def test_state_dict_alone_restores_the_rule(method, request):
+    folder = request.getfixturevalue("uniot_run" if method == "uniot" else method)
     fitted, other = load_model(folder).method, load_model(folder).method
     state = {name: value.clone() for name, value in fitted.state_dict().items()}
     inputs = torch.from_numpy(TOY.x_target).float()

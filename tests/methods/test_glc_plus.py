@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from uniot.config import Settings
-from uniot.methods.glc_plus import INFO, GLCPlus, GLCPlusOptions, contrastive_affinity_loss
+from uniot.losses import contrastive_affinity_loss
+from uniot.methods.glc_plus import INFO, GLCPlus, GLCPlusOptions
 from uniot.methods.source_free import TargetBatch
 
 

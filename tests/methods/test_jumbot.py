@@ -12,9 +12,9 @@ import torch.nn.functional as F
 
 from uniot.config import Settings
 from uniot.errors import DataError
+from uniot.losses import joint_cost
 from uniot.methods.base import Batch
 from uniot.methods.jumbot import JUMBOT, JUMBOTOptions, soft_plan
-from uniot.nn.losses import joint_cost
 
 
 def random_cost(rows: int, columns: int, seed: int = 0) -> torch.Tensor:

@@ -12,11 +12,11 @@ from torch.autograd import gradcheck
 
 from uniot import UniDAClassifier
 from uniot.config import Settings
-from uniot.datasets.digits import make_toy_domains
+from uniot.datasets import make_toy_domains
+from uniot.losses import neighbour_contrastive_loss
 from uniot.methods.base import Batch, FinalFeatures
 from uniot.methods.dip_test import dip_statistic, neighbourhood_angles, split_threshold, unimodality_p_value
 from uniot.methods.maths import INFO, MATHS, MATHSOptions, prototype_loss
-from uniot.methods.tnt import neighbour_contrast
 from uniot.metrics.accuracy import h_score
 
 C, STEPS = 2, 20
@@ -102,6 +102,7 @@ def test_dip_and_p_value_are_those_of_the_package_diptest(name):
 
 
 @pytest.mark.parametrize("n", [30, 300])
+@pytest.mark.medium
 def test_uniform_values_are_rejected_as_often_as_the_significance_says(n):
     random = np.random.default_rng(0)
     p_values = np.array([unimodality_p_value(random.random(n)) for _ in range(1000)])
@@ -170,7 +171,7 @@ def test_gradients_of_the_losses_are_those_of_finite_differences():
     confidences, labels = draw(4).detach(), torch.tensor([0, 2, 1, 2])
     positives, hidden = torch.eye(4, 6, dtype=torch.bool), torch.eye(4, 6, dtype=torch.bool).flip(1)
     assert gradcheck(lambda x: prototype_loss(x, labels, confidences), draw(4, 3))
-    assert gradcheck(lambda x: neighbour_contrast(x, positives, hidden), draw(4, 6))
+    assert gradcheck(lambda x: neighbour_contrastive_loss(x, positives, hidden), draw(4, 6))
 
 
 def test_total_is_the_weighted_sum_and_self_training_begins_after_the_alignment():

@@ -10,16 +10,15 @@ import torch.nn.functional as F
 from torch.autograd import gradcheck
 
 from uniot.config import Settings
-from uniot.methods.base import Batch
-from uniot.methods.mlnet import (
-    MLNet,
-    MLNetOptions,
-    consistency_loss,
+from uniot.losses import (
     jaccard,
-    mixed_rejection_loss,
-    neighbour_loss,
+    mixup_rejection_loss,
     neighbour_sets,
+    neighbourhood_invariance_loss,
+    one_vs_all_consistency_loss,
 )
+from uniot.methods.base import Batch
+from uniot.methods.mlnet import MLNet, MLNetOptions
 
 LN2, LN3, LN4 = math.log(2), math.log(3), math.log(4)
 NOBODY = torch.zeros(1, 4, dtype=torch.bool)
@@ -78,13 +77,13 @@ def test_neighbour_loss_worked_by_hand():
     weights = torch.tensor([[1.0, 0.5, 9.0], [0.25, 9.0, 9.0]], dtype=torch.float64)
     first = (1.0 * math.log(5 / 3) + 0.5 * math.log(5)) / 2
     second = 0.25 * math.log(7 / 3)
-    loss = neighbour_loss(cosines, is_self, neighbours, weights, scale=LN3)
+    loss = neighbourhood_invariance_loss(cosines, is_self, neighbours, weights, scale=LN3)
     assert float(loss) == pytest.approx((first + second) / 2)
 
 
 def test_anchor_without_neighbours_has_no_loss_and_no_gradient():
     cosines = torch.tensor([[-0.4, -0.2, -0.3, -1.0]], requires_grad=True)
-    loss = neighbour_loss(cosines, NOBODY, NOBODY, torch.zeros(1, 4))
+    loss = neighbourhood_invariance_loss(cosines, NOBODY, NOBODY, torch.zeros(1, 4))
     loss.backward()
     assert float(loss.detach()) == 0
     assert cosines.grad.tolist() == [[0, 0, 0, 0]]
@@ -93,14 +92,14 @@ def test_anchor_without_neighbours_has_no_loss_and_no_gradient():
 def test_mixture_is_not_of_the_class_of_its_source_sample_worked_by_hand():
     # Claimed with 3/4 by class 1, its own: -ln(1/4). Claimed with 1/2 by class 0, its own: ln 2. Others do not count.
     logits = torch.tensor([[[0.0, 0.0], [9.0, LN3]], [[0.0, 0.0], [0.0, -9.0]]])
-    assert float(mixed_rejection_loss(logits, torch.tensor([1, 0]))) == pytest.approx((LN4 + LN2) / 2)
+    assert float(mixup_rejection_loss(logits, torch.tensor([1, 0]))) == pytest.approx((LN4 + LN2) / 2)
 
 
 def test_consistency_is_the_mean_product_worked_by_hand():
     # (3/4 · 1/2 + 1/4 · 3/4) / 2 = 9/32.
     logits = torch.tensor([[LN3, 0.0]])
     opened = torch.tensor([[[0.0, 0.0], [0.0, LN3]]])
-    assert float(consistency_loss(logits, opened)) == pytest.approx(-9 / 32)
+    assert float(one_vs_all_consistency_loss(logits, opened)) == pytest.approx(-9 / 32)
 
 
 def test_gradients_of_the_losses_are_those_of_finite_differences():
@@ -111,9 +110,9 @@ def test_gradients_of_the_losses_are_those_of_finite_differences():
 
     is_self = torch.eye(3, 5, dtype=torch.bool)
     neighbours, weights = torch.rand(3, 5, generator=generator) > 0.4, draw(3, 5).detach()
-    assert gradcheck(lambda x: neighbour_loss(x, is_self, neighbours, weights), draw(3, 5))
-    assert gradcheck(lambda x: mixed_rejection_loss(x, torch.tensor([0, 2, 1])), draw(3, 2, 3))
-    assert gradcheck(consistency_loss, (draw(3, 3), draw(3, 2, 3)))
+    assert gradcheck(lambda x: neighbourhood_invariance_loss(x, is_self, neighbours, weights), draw(3, 5))
+    assert gradcheck(lambda x: mixup_rejection_loss(x, torch.tensor([0, 2, 1])), draw(3, 2, 3))
+    assert gradcheck(one_vs_all_consistency_loss, (draw(3, 3), draw(3, 2, 3)))
 
 
 def test_total_is_the_weighted_sum_of_the_parts():
@@ -141,7 +140,7 @@ def test_weights_are_the_overlaps_over_the_whole_memory():
     unit = F.normalize(method.features(TARGET[:8]).detach(), dim=1)
     cosines, itself = unit @ unit.t(), torch.eye(8, dtype=torch.bool)
     sets = neighbour_sets(cosines, itself, 0.5)
-    expected = neighbour_loss(cosines[4:], itself[4:], sets[4:], jaccard(sets, sets)[4:])
+    expected = neighbourhood_invariance_loss(cosines[4:], itself[4:], sets[4:], jaccard(sets, sets)[4:])
     assert float(found.detach()) == pytest.approx(float(expected), rel=1e-5)
 
 

@@ -11,8 +11,9 @@ import torch.nn.functional as F
 
 from uniot.config import Settings
 from uniot.errors import SettingsError
+from uniot.losses import unknown_boundary_loss
 from uniot.methods.base import Batch
-from uniot.methods.osbp import OSBP, OSBPOptions, unknown_boundary_loss
+from uniot.methods.osbp import OSBP, OSBPOptions
 
 LN2, LN3, LN4 = math.log(2), math.log(3), math.log(4)
 B, D, C = 8, 5, 3

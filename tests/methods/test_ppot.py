@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch.autograd import gradcheck
 
 from uniot.config import Settings
+from uniot.losses import weighted_entropy
 from uniot.methods.base import Batch
 from uniot.methods.ppot import (
     PPOT,
@@ -18,7 +19,6 @@ from uniot.methods.ppot import (
     sample_weights,
     transport_loss,
     updated_class_weights,
-    weighted_entropy,
 )
 
 LN2, LN3, LN4 = math.log(2), math.log(3), math.log(4)
@@ -163,6 +163,17 @@ def test_alpha_is_the_fraction_of_confident_samples_and_beta_starts_there():
     # One of three classes has more than the mean weight: 0.75 + 0.5 (1/3 - 0.75).
     method.update_classes(torch.tensor([[1.0, 1.0], [0.1, 0.1], [0.1, 0.1]]))
     assert float(method.shares[2]) == pytest.approx(0.75 / 2 + 1 / 6)
+
+
+def test_rounds_are_counted_from_the_end_of_the_pretraining():
+    method = build(steps=60, rounds=2, rate=0.5, alpha_rate=0.25)
+    sure, unsure = torch.tensor([[9.0, 0.0, 0.0]]), torch.zeros(1, 3)
+    method.update_alpha(sure, 0)
+    # Ten steps of pretraining, then rounds of 25 steps: the second starts at step 35, and step 25 is within the first.
+    method.update_alpha(unsure, 25)
+    assert method.shares.tolist() == pytest.approx([0.5, 0.75, 1])
+    method.update_alpha(unsure, 35)
+    assert method.shares.tolist() == pytest.approx([0.25, 0.25, 1])
 
 
 def test_alpha_is_never_zero():

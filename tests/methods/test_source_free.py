@@ -366,6 +366,7 @@ def test_pseudo_label_of_an_unknown_sample_is_uniform():
     assert torch.equal(soft_labels(torch.tensor([1, 2, 0]), 2), expected)
 
 
+@pytest.mark.medium
 def test_clusters_that_are_far_apart_are_counted():
     generator = torch.Generator().manual_seed(0)
     rows = torch.eye(8)[torch.arange(200) % 4] + 0.05 * torch.randn(200, 8, generator=generator)

@@ -10,7 +10,7 @@ import torch
 
 from uniot import UniDAClassifier
 from uniot.config import Settings
-from uniot.datasets.digits import make_toy_domains
+from uniot.datasets import make_toy_domains
 from uniot.methods import resolved_settings
 from uniot.methods.base import Batch
 from uniot.methods.registry import create_method

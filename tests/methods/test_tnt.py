@@ -9,8 +9,9 @@ import torch
 import torch.nn.functional as F
 
 from uniot.config import Settings
+from uniot.losses import evidence, evidential_loss, evidential_uncertainty
 from uniot.methods.base import Batch
-from uniot.methods.tnt import INFO, TNT, TNTOptions, evidence, evidential_loss, uncertainty
+from uniot.methods.tnt import INFO, TNT, TNTOptions
 
 D, C, B, STEPS = 4, 3, 6, 20
 
@@ -111,7 +112,7 @@ def test_classifier_goes_to_the_thresholds_and_the_features_go_away():
 
     method.zero_grad()
     evidences = evidence(method.classifier(method.features(batch_at(step).target)))
-    (uncertainty(evidences) - method.thresholds_of(evidences)).abs().mean().backward()
+    (evidential_uncertainty(evidences) - method.thresholds_of(evidences)).abs().mean().backward()
     strength = 2 / (1 + math.exp(-10 * step / STEPS)) - 1
     assert of_classifier.numpy() == pytest.approx(method.classifier.weight.grad.numpy(), abs=1e-6)
     assert of_features.numpy() == pytest.approx(-strength * method.bottleneck.weight.grad.numpy(), abs=1e-6)

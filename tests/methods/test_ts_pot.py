@@ -11,10 +11,10 @@ import torch.nn.functional as F
 
 from uniot.config import Settings
 from uniot.errors import DataError
+from uniot.losses import joint_cost
 from uniot.methods.base import Batch, FinalFeatures
 from uniot.methods.deepjdot import exact_plan
-from uniot.methods.ts_pot import TSPOT, TSPOTOptions, partial_plan
-from uniot.nn.losses import joint_cost
+from uniot.methods.ts_pot import TSPOT, TSPOTOptions, exact_partial_plan
 
 D, C, SIZE = 3, 2, 4
 SETTINGS = Settings.checked(feature_size=5, steps=10, batch_size=SIZE)
@@ -51,20 +51,20 @@ COST = torch.tensor([[1.0, 9.0], [9.0, 2.0]])
     ],
 )
 def test_cheapest_pairs_are_moved_until_the_mass_is_reached(mass, expected):
-    assert partial_plan(COST, mass).numpy() == pytest.approx(np.array(expected), abs=1e-9)
+    assert exact_partial_plan(COST, mass).numpy() == pytest.approx(np.array(expected), abs=1e-9)
 
 
 def test_cheapest_pair_may_be_left_out_for_a_cheaper_total():
     # Two of three units are moved. The pair of cost 1 leaves 8 as the next best; 2 + 2 is cheaper.
     cost = torch.tensor([[1.0, 2.0, 9.0], [2.0, 9.0, 9.0], [9.0, 9.0, 8.0]])
     expected = np.array([[0, 1, 0], [1, 0, 0], [0, 0, 0]]) / 3
-    assert partial_plan(cost, 2 / 3).numpy() == pytest.approx(expected, abs=1e-6)
+    assert exact_partial_plan(cost, 2 / 3).numpy() == pytest.approx(expected, abs=1e-6)
 
 
 @pytest.mark.parametrize(("rows", "columns"), [(20, 30), (150, 150)])
 def test_plan_has_its_mass_and_no_sample_gives_more_than_it_has(rows, columns):
     cost = torch.rand(rows, columns, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    plan = partial_plan(cost, 0.6)
+    plan = exact_partial_plan(cost, 0.6)
     assert float(plan.sum()) == pytest.approx(0.6)
     assert float(plan.min()) >= 0
     assert float(plan.sum(dim=1).max()) <= 1 / rows + 1e-9
@@ -74,7 +74,7 @@ def test_plan_has_its_mass_and_no_sample_gives_more_than_it_has(rows, columns):
 
 def test_cost_that_is_no_number_is_an_error_and_not_a_plan():
     with pytest.raises(DataError, match="cost"):
-        partial_plan(torch.tensor([[0.0, math.inf], [1.0, 0.0]]), 0.5)
+        exact_partial_plan(torch.tensor([[0.0, math.inf], [1.0, 0.0]]), 0.5)
 
 
 def losses_by_hand(method: TSPOT, batches: list[Batch], mass: float) -> tuple[float, float]:
@@ -85,7 +85,7 @@ def losses_by_hand(method: TSPOT, batches: list[Batch], mass: float) -> tuple[fl
         f_source, f_target = method.bottleneck(source), method.bottleneck(target)
         cost = joint_cost(f_source, f_target, labels, method.classifier(f_target), 0.01, 0.5)
         classification = F.cross_entropy(method.classifier(f_source), labels)
-        return float(classification), float((partial_plan(cost, mass) * cost).sum())
+        return float(classification), float((exact_partial_plan(cost, mass) * cost).sum())
 
 
 @pytest.mark.parametrize("n_batches", [1, 2, 3])

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from uniot.config import Settings
+from uniot.losses import domain_loss
 from uniot.methods.base import Batch
 from uniot.methods.uan import UAN, UANOptions, source_likeness, spread
-from uniot.nn.losses import domain_loss
 
 LN2, LN3, LN4 = math.log(2), math.log(3), math.log(4)
 STEPS = 20

@@ -9,14 +9,13 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-import uniot.methods.uniot as module
+import uniot.losses.uniot as module
 from uniot.config import Settings
 from uniot.methods.base import Batch, FinalFeatures
 from uniot.methods.registry import create_method
 from uniot.methods.uniot import UniOTMethod
 from uniot.training.loop import parameter_groups
-from uniot.transport.plan import UnbalancedPotential
-from uniot.transport.unbalanced import unbalanced_potential
+from uniot.transport.unbalanced import UnbalancedPotential, unbalanced_potential
 
 N_TARGET, D, C, K, QUEUE, B = 30, 7, 4, 5, 24, 8
 
@@ -113,7 +112,7 @@ def test_total_is_eq_15(target, weight):
 
 def test_source_loss_is_cross_entropy_of_cosines_over_the_temperature(method, target):
     batch = batch_at(0, target)
-    cosines = method.features(batch.source) @ method.classes.weight.t()
+    cosines = method.features(batch.source) @ method.loss.classes.weight.t()
     expected = 0.0
     for row, label in zip((cosines / 0.1).tolist(), batch.source_labels.tolist(), strict=True):
         expected += math.log(sum(math.exp(x) for x in row)) - row[label]
@@ -131,7 +130,7 @@ def test_step_takes_all_its_randomness_from_the_batch(target):
         method = build(target)
         torch.manual_seed(seed)
         losses = method.step(batch_at(10, target))
-        answers.append((float(losses.total.detach()), losses.detected.tolist(), method.class_mass.tolist()))
+        answers.append((float(losses.total.detach()), losses.detected.tolist(), method.loss.common.class_mass.tolist()))
     assert answers[0] == answers[1]
 
 
@@ -139,16 +138,16 @@ def test_step_takes_all_its_randomness_from_the_batch(target):
 
 
 def test_detection_starts_after_detection_start(method, target):
-    before = method.class_mass.clone()
+    before = method.loss.common.class_mass.clone()
     for step in (0, 3):
         losses = method.step(batch_at(step, target))
         assert losses.detected is None
         assert math.isnan(losses.notes["detected"])
         assert float(losses.parts["common"].detach()) == 0
-        assert torch.equal(method.class_mass, before)
+        assert torch.equal(method.loss.common.class_mass, before)
     losses = method.step(batch_at(4, target))
     assert losses.detected.shape == (B,)
-    assert not torch.equal(method.class_mass, before)
+    assert not torch.equal(method.loss.common.class_mass, before)
 
 
 def test_class_mass_remembers_the_previous_step(method, target, monkeypatch):
@@ -157,22 +156,22 @@ def test_class_mass_remembers_the_previous_step(method, target, monkeypatch):
     #   0.7·0.25 + 0.3·0.1 = 0.205            0.7·0.205 + 0.3·0   = 0.1435
     #                                         0.7·0.205 + 0.3·0.5 = 0.2935
     columns = iter([[0.7, 0.1, 0.1, 0.1], [0.0, 0.0, 0.5, 0.5]])
-    monkeypatch.setattr(method, "transport", lambda *args, **kw: potential_that_says(next(columns)))
+    monkeypatch.setattr(method.loss.common, "solve", lambda *args, **kw: potential_that_says(next(columns)))
     method.step(batch_at(10, target))
-    assert method.class_mass.tolist() == pytest.approx([0.385, 0.205, 0.205, 0.205])
+    assert method.loss.common.class_mass.tolist() == pytest.approx([0.385, 0.205, 0.205, 0.205])
     method.step(batch_at(11, target))
-    assert method.class_mass.tolist() == pytest.approx([0.2695, 0.1435, 0.2935, 0.2935])
+    assert method.loss.common.class_mass.tolist() == pytest.approx([0.2695, 0.1435, 0.2935, 0.2935])
 
 
 def test_class_mass_begins_uniform_and_stays_a_mass(method, target):
-    assert method.class_mass.tolist() == [0.25] * 4
+    assert method.loss.common.class_mass.tolist() == [0.25] * 4
     for step in range(4, 12):
         method.step(batch_at(step, target, seed=step))
-    assert float(method.class_mass.sum()) == pytest.approx(1)
+    assert float(method.loss.common.class_mass.sum()) == pytest.approx(1)
 
 
 def test_step_transports_with_the_class_mass_learnt_before_it(method, target, monkeypatch):
-    method.class_mass.copy_(torch.tensor([0.4, 0.3, 0.2, 0.1]))
+    method.loss.common.class_mass.copy_(torch.tensor([0.4, 0.3, 0.2, 0.1]))
     seen = []
     real = module.filled_potential
 
@@ -188,10 +187,10 @@ def test_step_transports_with_the_class_mass_learnt_before_it(method, target, mo
 def test_unbalanced_rows_are_the_batch_and_a_queue_sample_as_long_as_the_queue(method, target, monkeypatch):
     spy = Spy(monkeypatch, "filled_potential")
     batch = batch_at(10, target)
-    features, queued = method.features(batch.target).detach(), method.queue.features.clone()
+    features, queued = method.features(batch.target).detach(), method.loss.queue.features.clone()
     method.step(batch)
     rows, counts = spy.args[0][0], spy.settings[0]["counts"]
-    expected = torch.cat([features, queued]) @ method.classes.weight.detach().t()
+    expected = torch.cat([features, queued]) @ method.loss.classes.weight.detach().t()
     assert rows.numpy() == pytest.approx(expected.numpy(), abs=1e-6)
     assert counts[:B].tolist() == [1] * B
     assert int(counts[B:].sum()) == QUEUE
@@ -232,10 +231,10 @@ def test_detection_is_eq_7_row_by_row(method, target, monkeypatch):
 
 def test_common_loss_is_that_of_the_detected_rows_one_by_one(method, target, monkeypatch):
     batch = batch_at(10, target)
-    cosines = (method.features(batch.target) @ method.classes.weight.t()).detach()
+    cosines = (method.features(batch.target) @ method.loss.classes.weight.t()).detach()
     # Two classes carry the mass, and a small n makes the rows' test easy: some rows pass, some do not.
     monkeypatch.setattr(
-        method, "transport", lambda *a, **kw: unbalanced_potential(cosines, torch.tensor([0.6, 0.3, 0.1, 0.0]))
+        method.loss.common, "solve", lambda *a, **kw: unbalanced_potential(cosines, torch.tensor([0.6, 0.3, 0.1, 0.0]))
     )
     losses = method.step(batch)
     chosen = [(i, label) for i, label in enumerate(losses.detected.tolist()) if label >= 0]
@@ -248,7 +247,7 @@ def test_common_loss_is_that_of_the_detected_rows_one_by_one(method, target, mon
 
 
 def test_batch_without_any_common_sample_has_zero_loss_and_finite_gradients(method, target, monkeypatch):
-    monkeypatch.setattr(method, "transport", lambda *a, **kw: potential_that_says([0.25] * 4, n_rows=1))
+    monkeypatch.setattr(method.loss.common, "solve", lambda *a, **kw: potential_that_says([0.25] * 4, n_rows=1))
     # With n = 1 the mean mass is one, which no row reaches.
     monkeypatch.setattr(UnbalancedPotential, "log_mass", lambda self, s: s.double() - 10)
     losses = method.step(batch_at(10, target))
@@ -263,9 +262,9 @@ def test_next_step_starts_from_the_potential_of_the_one_before(method, target, m
     spy = Spy(monkeypatch, "filled_potential")
     method.step(batch_at(10, target))
     found = spy.answers[0].class_potential.clone()
-    assert torch.equal(method.potential, found)
+    assert torch.equal(method.loss.common.potential, found)
     method.step(batch_at(11, target))
-    assert spy.settings[1]["start"] is method.potential
+    assert spy.settings[1]["start"] is method.loss.common.potential
 
 
 # --- the test rule ----------------------------------------------------------------------------------------
@@ -275,11 +274,11 @@ def test_test_rule_uses_the_trained_class_mass_and_no_column_test(method):
     # Class 0 takes nearly everything, so no other class passes the column test; yet a clear sample of class 3
     # is known, for the test rule looks at rows alone.
     with torch.no_grad():
-        method.classes.weight.copy_(F.pad(torch.eye(4), (0, 2)))
-    method.class_mass.copy_(torch.tensor([0.85, 0.05, 0.05, 0.05]))
+        method.loss.classes.weight.copy_(F.pad(torch.eye(4), (0, 2)))
+    method.loss.common.class_mass.copy_(torch.tensor([0.85, 0.05, 0.05, 0.05]))
     features = F.normalize(F.pad(torch.eye(4)[[0] * 10 + [3]], (0, 2)) + 0.02, dim=1)
-    cosines = method.classes(features).detach()
-    potential = method.transport(cosines, None, torch.Generator().manual_seed(0))
+    cosines = method.loss.classes(features).detach()
+    potential = method.loss.common.solve(cosines, method.loss.classes, torch.Generator().manual_seed(0))
     answer = potential.assign(cosines)
     assert not bool(potential.common_classes()[3])
     assert bool(answer.known[10])
@@ -289,24 +288,25 @@ def test_test_rule_uses_the_trained_class_mass_and_no_column_test(method):
 def test_rule_decides_as_the_exact_solution_does_next_to_its_border(method):
     features = F.normalize(torch.randn(400, 6, generator=torch.Generator().manual_seed(2)), dim=1)
     method.finalize(FinalFeatures.of_target(features, torch.Generator().manual_seed(0)))
-    cosines = features.double() @ method.classes.weight.detach().double().t()
-    exact = method.transport(cosines, None, torch.Generator().manual_seed(0), tolerance=1e-13)
+    cosines = features.double() @ method.loss.classes.weight.detach().double().t()
+    exact = method.loss.common.solve(cosines, method.loss.classes, torch.Generator().manual_seed(0), tolerance=1e-13)
     shares = method.decide(features).odds.max(dim=1).values
     expected = exact.log_mass(cosines).exp().max(dim=1).values * exact.n_rows
     torch.testing.assert_close(shares, expected, rtol=1e-6, atol=0)
 
 
 def test_class_of_a_test_sample_is_the_row_argmax_of_the_plan(method):
-    method.class_mass.copy_(torch.tensor([0.97, 0.01, 0.01, 0.01]))
+    method.loss.common.class_mass.copy_(torch.tensor([0.97, 0.01, 0.01, 0.01]))
     # Equally similar to classes 0 and 1: the trained mass decides for class 0.
     cosines = torch.tensor([[0.50, 0.50, -0.5, -0.5]]).expand(6, 4)
-    answer = method.transport(cosines, None, torch.Generator().manual_seed(0)).assign(cosines)
+    answer = method.loss.common.solve(cosines, method.loss.classes, torch.Generator().manual_seed(0)).assign(cosines)
     assert answer.nearest.tolist() == [0] * 6
 
 
 def test_test_rule_leaves_the_method_as_it_is(method, target):
     before = {name: value.clone() for name, value in method.state_dict().items()}
-    method.transport(method.classes(method.features(target)).detach(), None, torch.Generator().manual_seed(0))
+    cosines = method.loss.classes(method.features(target)).detach()
+    method.loss.common.solve(cosines, method.loss.classes, torch.Generator().manual_seed(0))
     assert all(torch.equal(value, before[name]) for name, value in method.state_dict().items())
 
 
@@ -333,12 +333,12 @@ def test_balanced_rows_are_batch_neighbours_and_k_rows_of_the_queue(method, targ
     spy = Spy(monkeypatch, "balanced_plan")
     batch = batch_at(0, target)
     features = method.features(batch.target).detach()
-    queued = method.clusters(method.queue.features).detach()
-    neighbours = naive_neighbours(features, batch.target_ids, method.queue)
+    queued = method.loss.clusters(method.loss.queue.features).detach()
+    neighbours = naive_neighbours(features, batch.target_ids, method.loss.queue)
     method.step(batch)
     rows = spy.args[0][0]
     assert len(rows) == 2 * B + K
-    expected = method.clusters(torch.cat([features, neighbours])).detach()
+    expected = method.loss.clusters(torch.cat([features, neighbours])).detach()
     assert rows[: 2 * B].numpy() == pytest.approx(expected.numpy(), abs=1e-6)
     distance = (rows[2 * B :, None] - queued).abs().amax(dim=2)
     assert float(distance.amin(dim=1).max()) < 1e-6
@@ -358,11 +358,9 @@ def test_queue_rows_of_the_balanced_problem_are_drawn_anew_in_every_step(method,
     with torch.no_grad():
         for seed in range(2):
             batch = batch_at(0, target)
-            method.private_class_loss(
-                method.features(batch.target),
-                dataclasses.replace(batch, generator=torch.Generator().manual_seed(seed)),
-                batch.target,
-            )
+            generator = torch.Generator().manual_seed(seed)
+            features = method.features(batch.target)
+            method.loss.private(features, batch.target_ids, method.loss.clusters, method.loss.queue, generator)
     assert not torch.equal(spy.args[0][0][2 * B :], spy.args[1][0][2 * B :])
     assert torch.equal(spy.args[0][0][: 2 * B], spy.args[1][0][: 2 * B])
 
@@ -371,14 +369,14 @@ def test_private_loss_and_its_gradient_are_those_of_constant_codes(method, targe
     spy = Spy(monkeypatch, "balanced_plan")
     batch = batch_at(0, target)
     features = method.features(batch.target).detach().requires_grad_()
-    loss = method.private_class_loss(features, batch, batch.target)
+    loss = method.loss.private(features, batch.target_ids, method.loss.clusters, method.loss.queue, batch.generator)
     loss.backward()
 
     again = features.detach().clone().requires_grad_()
     codes = swav_codes(spy.args[0][0])
-    cosines = method.clusters(again) / 0.1
-    neighbours = module.nearest_neighbours(again, batch.target_ids, method.queue)
-    neighbour_cosines = method.clusters(neighbours) / 0.1
+    cosines = method.loss.clusters(again) / 0.1
+    neighbours = module.nearest_neighbours(again, batch.target_ids, method.loss.queue)
+    neighbour_cosines = method.loss.clusters(neighbours) / 0.1
     expected = torch.zeros(())
     for i in range(B):
         own = -(codes[i] * cosines[i].log_softmax(0)).sum()
@@ -393,7 +391,7 @@ def test_private_loss_and_its_gradient_are_those_of_constant_codes(method, targe
 def test_target_of_a_single_sample_can_be_stepped(target):
     method = build(target)
     one = target[:1]
-    method.queue.push(method.features(one).detach().expand(QUEUE, -1), torch.zeros(QUEUE, dtype=torch.long))
+    method.loss.queue.push(method.features(one).detach().expand(QUEUE, -1), torch.zeros(QUEUE, dtype=torch.long))
     batch = dataclasses.replace(batch_at(10, target), target=one, target_ids=torch.tensor([0]))
     losses = method.step(batch)
     losses.total.backward()
@@ -406,10 +404,10 @@ def test_target_of_a_single_sample_can_be_stepped(target):
 def test_queue_takes_the_batch_after_the_step_and_drops_the_oldest(method, target):
     batch = batch_at(0, target)
     features = method.features(batch.target).detach()
-    kept = method.queue.ids[B:].tolist()
+    kept = method.loss.queue.ids[B:].tolist()
     method.step(batch)
-    assert method.queue.ids.tolist() == batch.target_ids.tolist() + kept
-    assert torch.equal(method.queue.features[:B], features)
+    assert method.loss.queue.ids.tolist() == batch.target_ids.tolist() + kept
+    assert torch.equal(method.loss.queue.features[:B], features)
 
 
 def test_method_is_prepared_when_its_queue_is_full(target):
@@ -419,16 +417,16 @@ def test_method_is_prepared_when_its_queue_is_full(target):
         assert not method.is_prepared()
         method.prepare(target[start : start + B], torch.arange(start, start + B))
     assert method.is_prepared()
-    assert method.queue.features.norm(dim=1).tolist() == pytest.approx([1] * QUEUE, abs=1e-5)
+    assert method.loss.queue.features.norm(dim=1).tolist() == pytest.approx([1] * QUEUE, abs=1e-5)
 
 
 def test_prototypes_are_back_on_the_sphere_after_a_step(method, target):
     optimiser = torch.optim.SGD(method.parameters(), lr=1.0)
     method.step(batch_at(10, target)).total.backward()
     optimiser.step()
-    assert float((method.classes.weight.detach().norm(dim=1) - 1).abs().max()) > 1e-3
+    assert float((method.loss.classes.weight.detach().norm(dim=1) - 1).abs().max()) > 1e-3
     method.after_step()
-    for prototypes in (method.classes, method.clusters):
+    for prototypes in (method.loss.classes, method.loss.clusters):
         assert prototypes.weight.norm(dim=1).tolist() == pytest.approx([1.0] * len(prototypes.weight), abs=1e-6)
 
 
@@ -441,7 +439,7 @@ def test_everything_that_the_next_step_needs_is_saved_with_the_weights(method, t
     one, two = (m.step(batch_at(7, target, seed=7)) for m in (method, other))
     assert torch.equal(one.total, two.total)
     assert torch.equal(one.detected, two.detected)
-    assert torch.equal(method.class_mass, other.class_mass)
+    assert torch.equal(method.loss.common.class_mass, other.loss.common.class_mass)
 
 
 def test_backbone_learns_at_its_own_rate_and_all_else_at_the_full_one():

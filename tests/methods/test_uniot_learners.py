@@ -10,18 +10,17 @@ import torch.nn.functional as F
 
 from uniot.config import Settings
 from uniot.errors import SettingsError
-from uniot.methods.base import Batch
-from uniot.methods.registry import method_info
-from uniot.methods.uniot import UniOTMethod
-from uniot.methods.uniot_learners import (
-    INFOS,
-    balanced_labels,
-    cluster_imbalance,
-    consistency_loss,
+from uniot.losses import (
+    cluster_imbalance_loss,
+    nearest_neighbours,
+    neighbour_consistency_loss,
     partition_uncertainty_loss,
     pseudo_label_loss,
 )
-from uniot.nn.memory import nearest_neighbours
+from uniot.methods.base import Batch
+from uniot.methods.registry import method_info
+from uniot.methods.uniot import UniOTMethod
+from uniot.methods.uniot_learners import INFOS, balanced_labels
 
 D, C, B, K, QUEUE = 7, 4, 8, 5, 24
 NAMES = [info.name for info in INFOS]
@@ -85,10 +84,10 @@ def test_a_small_temperature_is_no_error():
 
 def test_imbalance_is_of_the_mean_assignment():
     # log 2 - H(3/4, 1/4) = 3/4 log 3 - log 2 = 0.13081; the second row makes the mean even.
-    assert float(cluster_imbalance(torch.tensor([FIRST]))) == pytest.approx(0.13081, abs=1e-5)
-    assert float(cluster_imbalance(torch.tensor([FIRST, SECOND]))) == pytest.approx(0, abs=1e-6)
+    assert float(cluster_imbalance_loss(torch.tensor([FIRST]))) == pytest.approx(0.13081, abs=1e-5)
+    assert float(cluster_imbalance_loss(torch.tensor([FIRST, SECOND]))) == pytest.approx(0, abs=1e-6)
     # Collapsed into one of three clusters: log 3.
-    assert float(cluster_imbalance(torch.tensor([[200.0, 0.0, 0.0]]))) == pytest.approx(math.log(3))
+    assert float(cluster_imbalance_loss(torch.tensor([[200.0, 0.0, 0.0]]))) == pytest.approx(math.log(3))
 
 
 def test_partition_is_uncertain_as_far_as_clusters_hold_the_same_samples():
@@ -103,9 +102,9 @@ def test_partition_is_uncertain_as_far_as_clusters_hold_the_same_samples():
 
 def test_consistency_is_the_log_of_the_inner_product():
     # 3/4 · 1/4 + 1/4 · 3/4 = 3/8, and 9/16 + 1/16 = 5/8 for equal rows: (log 8/3 + log 8/5) / 2 = 0.72542.
-    found = consistency_loss(torch.tensor([FIRST, FIRST]), torch.tensor([SECOND, FIRST]))
+    found = neighbour_consistency_loss(torch.tensor([FIRST, FIRST]), torch.tensor([SECOND, FIRST]))
     assert float(found) == pytest.approx(0.72542, abs=1e-5)
-    assert float(consistency_loss(torch.tensor([[200.0, 0.0]]), torch.tensor([[200.0, 0.0]]))) == 0
+    assert float(neighbour_consistency_loss(torch.tensor([[200.0, 0.0]]), torch.tensor([[200.0, 0.0]]))) == 0
 
 
 def test_gradients_of_all_losses():
@@ -113,9 +112,9 @@ def test_gradients_of_all_losses():
     one, two = (torch.randn(4, 3, dtype=torch.float64, generator=generator, requires_grad=True) for _ in range(2))
     labels, weights = torch.tensor([0, 2, 1, 2]), torch.tensor([1.0, 0.5, 0.25], dtype=torch.float64)
     assert torch.autograd.gradcheck(lambda x, y: pseudo_label_loss(x, y, labels, weights), (one, two))
-    assert torch.autograd.gradcheck(cluster_imbalance, (one,))
+    assert torch.autograd.gradcheck(cluster_imbalance_loss, (one,))
     assert torch.autograd.gradcheck(partition_uncertainty_loss, (one, two))
-    assert torch.autograd.gradcheck(consistency_loss, (one, two))
+    assert torch.autograd.gradcheck(neighbour_consistency_loss, (one, two))
 
 
 def test_published_values_are_the_defaults():
@@ -170,7 +169,7 @@ def test_labels_are_updated_on_schedule(name, steps, updates, expected, monkeypa
 def test_a_sample_has_the_label_of_its_newest_feature(name):
     method = build(name)
     # The oldest eight places are overwritten by samples 16 to 23, which are then in the queue twice.
-    method.queue.push(method.queue.features[16:].flip(0), torch.arange(16, 24))
+    method.loss.queue.push(method.loss.queue.features[16:].flip(0), torch.arange(16, 24))
     method.update_labels(torch.Generator().manual_seed(0))
     of_place = method.labels[-8:].tolist()
     features = F.normalize(torch.randn(9, 6, generator=torch.Generator().manual_seed(1)), dim=1)
@@ -180,7 +179,7 @@ def test_a_sample_has_the_label_of_its_newest_feature(name):
     # The newest features of 16 to 23 are those of 23 to 16 before, and so are their clusters.
     assert of_place == method.labels[8:16].flip(0).tolist()
     # Sample 99 was not in the queue.
-    assert found[8] == int((features[8] @ method.clusters.weight.t()).argmax())
+    assert found[8] == int((features[8] @ method.loss.clusters.weight.t()).argmax())
 
 
 def test_labels_of_self_labelling_are_spread_over_all_clusters():
@@ -190,20 +189,20 @@ def test_labels_of_self_labelling_are_spread_over_all_clusters():
     # 24 samples, 5 clusters; the plan has 4.8 each, and a row's largest entry may be half of it.
     assert int(sizes.min()) >= 3
     assert int(sizes.max()) <= 7
-    nearest = torch.bincount(method.clusters(method.queue.features).argmax(dim=1), minlength=K)
+    nearest = torch.bincount(method.loss.clusters(method.loss.queue.features).argmax(dim=1), minlength=K)
     assert int(nearest.min()) < 3
 
 
 def test_deepcluster_classifies_by_its_centres_and_does_not_train_them():
     method = build("uniot-deepcluster")
     private(method, batch_at(0)).backward()
-    assert method.clusters.weight.grad is None
+    assert method.loss.clusters.weight.grad is None
     assert float(method.projection.hidden.weight.grad.abs().max()) > 0
     # A centre is the normalised mean of the features with its label.
     for cluster in range(K):
-        mean = method.queue.features[method.labels == cluster].mean(dim=0)
+        mean = method.loss.queue.features[method.labels == cluster].mean(dim=0)
         torch.testing.assert_close(
-            method.clusters.weight[cluster].detach(), F.normalize(mean, dim=0), atol=1e-5, rtol=0
+            method.loss.clusters.weight[cluster].detach(), F.normalize(mean, dim=0), atol=1e-5, rtol=0
         )
     sizes = torch.bincount(method.labels, minlength=K)
     torch.testing.assert_close(method.cluster_weights(), 1 / sizes.float())
@@ -211,16 +210,16 @@ def test_deepcluster_classifies_by_its_centres_and_does_not_train_them():
 
 def test_deepcluster_has_at_most_a_centre_per_feature_of_the_queue():
     method = build("uniot-deepcluster", n_clusters=QUEUE + 3)
-    before = method.clusters.weight.detach().clone()
+    before = method.loss.clusters.weight.detach().clone()
     assert math.isfinite(float(private(method, batch_at(0)).detach()))
     assert sorted(method.labels.tolist()) == list(range(QUEUE))
-    assert torch.equal(method.clusters.weight[QUEUE:], before[QUEUE:])
+    assert torch.equal(method.loss.clusters.weight[QUEUE:], before[QUEUE:])
 
 
 def test_self_labelling_trains_its_prototypes():
     method = build("uniot-selflabel")
     private(method, batch_at(0)).backward()
-    assert float(method.clusters.weight.grad.abs().max()) > 0
+    assert float(method.loss.clusters.weight.grad.abs().max()) > 0
 
 
 @pytest.mark.parametrize("name", ["uniot-selflabel", "uniot-deepcluster"])
@@ -231,7 +230,7 @@ def test_loss_of_a_step_is_that_of_views_and_stored_labels(name):
     # Without dropout both views are the sample; with one update out of 20 steps, step 1 keeps the labels.
     method.options = method.options.model_copy(update={"label_updates": 1})
     found = float(private(method, Batch(**(vars(batch) | {"step": 1}))).detach())
-    logits = method.features(batch.target).detach() @ method.clusters.weight.detach().t() / 0.1
+    logits = method.features(batch.target).detach() @ method.loss.clusters.weight.detach().t() / 0.1
     expected = F.cross_entropy(logits, labels, weight=method.cluster_weights())
     assert found == pytest.approx(float(expected), rel=1e-5)
 
@@ -240,9 +239,9 @@ def test_pica_of_equal_views_compares_the_clusters_of_batch_and_queue():
     found = float(private(build("uniot-pica", dropped=0.0), batch_at(0)).detach())
     method, batch = build("uniot-pica", dropped=0.0), batch_at(0)
     drawn = torch.randint(QUEUE, (K,), generator=batch.generator)
-    rows = torch.cat([method.features(batch.target), method.queue.features[drawn]])
-    logits = (rows @ method.clusters.weight.t() / 0.1).detach()
-    expected = partition_uncertainty_loss(logits, logits) + 2 * cluster_imbalance(logits)
+    rows = torch.cat([method.features(batch.target), method.loss.queue.features[drawn]])
+    logits = (rows @ method.loss.clusters.weight.t() / 0.1).detach()
+    expected = partition_uncertainty_loss(logits, logits) + 2 * cluster_imbalance_loss(logits)
     assert found == pytest.approx(float(expected), rel=1e-5)
 
 
@@ -250,11 +249,13 @@ def test_scan_pulls_anchor_and_neighbour_into_one_of_equally_large_clusters():
     found = float(private(build("uniot-scan"), batch_at(0)).detach())
     method, batch = build("uniot-scan"), batch_at(0)
     anchors = method.features(batch.target).detach()
-    neighbours = nearest_neighbours(anchors, batch.target_ids, method.queue)
+    neighbours = nearest_neighbours(anchors, batch.target_ids, method.loss.queue)
     drawn = torch.randint(QUEUE, (K,), generator=batch.generator)
-    weight = method.clusters.weight.detach().t() / 0.1
-    rows = torch.cat([anchors, method.queue.features[drawn]])
-    expected = consistency_loss(anchors @ weight, neighbours @ weight) + 5 * cluster_imbalance(rows @ weight)
+    weight = method.loss.clusters.weight.detach().t() / 0.1
+    rows = torch.cat([anchors, method.loss.queue.features[drawn]])
+    expected = neighbour_consistency_loss(anchors @ weight, neighbours @ weight) + 5 * cluster_imbalance_loss(
+        rows @ weight
+    )
     assert found == pytest.approx(float(expected), rel=1e-5)
 
 
@@ -265,4 +266,4 @@ def test_pseudo_labels_are_state_and_are_forgotten_with_the_queue():
     assert state["labels"].min() >= 0
     assert sorted(state["labelled_ids"].tolist()) == list(range(QUEUE))
     method.forget_samples()
-    assert {*method.labels.tolist(), *method.labelled_ids.tolist(), *method.queue.ids.tolist()} == {-1}
+    assert {*method.labels.tolist(), *method.labelled_ids.tolist(), *method.loss.queue.ids.tolist()} == {-1}

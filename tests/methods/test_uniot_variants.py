@@ -10,6 +10,7 @@ from uniot.errors import SettingsError
 from uniot.methods.base import Batch
 from uniot.methods.registry import method_info
 from uniot.methods.uniot import UniOTMethod
+from uniot.methods.uniot_variants import two_views
 from uniot.transport.unbalanced import unbalanced_potential
 
 D, C, B = 7, 4, 8
@@ -61,18 +62,22 @@ def test_without_detection_the_sum_has_two_losses_and_class_mass_stays_even():
     assert losses.detected is None
     expected = losses.parts["source"] + 0.1 * losses.parts["private"]
     assert float(losses.total.detach()) == pytest.approx(float(expected.detach()))
-    assert method.class_mass.tolist() == [0.25] * 4
+    assert method.loss.common.class_mass.tolist() == [0.25] * 4
 
 
 def test_without_filling_the_rows_are_transported_as_they_are_and_the_final_rule_is_filled():
     method, whole = build("uniot-without-filling"), build("uniot")
-    cosines = method.classes(method.queue.features).detach()
+    cosines = method.loss.classes(method.loss.queue.features).detach()
     counts = torch.ones(len(cosines))
-    found = method.transport(cosines, counts, torch.Generator().manual_seed(0))
-    plain = unbalanced_potential(cosines, method.class_mass, row_counts=counts)
+    found = method.loss.common.solve(
+        cosines, method.loss.classes, torch.Generator().manual_seed(0), counts=counts, fills=method.loss.common.fills
+    )
+    plain = unbalanced_potential(cosines, method.loss.common.class_mass, row_counts=counts)
     assert found.n_rows == plain.n_rows == len(cosines)
     torch.testing.assert_close(found.class_potential, plain.class_potential, rtol=0, atol=1e-4)
-    final, of_whole = (one.transport(cosines, None, torch.Generator().manual_seed(0)) for one in (method, whole))
+    final, of_whole = (
+        one.loss.common.solve(cosines, one.loss.classes, torch.Generator().manual_seed(0)) for one in (method, whole)
+    )
     assert torch.equal(final.class_potential, of_whole.class_potential)
 
 
@@ -89,7 +94,7 @@ def test_only_the_predicting_view_of_simsiam_carries_a_gradient():
     loss = method.private_class_loss(method.features(batch.target), batch, batch.target)
     gradient = torch.autograd.grad(loss, method.projection.hidden.weight)[0]
     batch = batch_at(0)
-    first, second = method.views(batch, batch.target)
+    first, second = two_views(method.projection, batch, batch.target, method.options.dropped)
     # By hand: each view against the other one as a constant.
     both = ((first * second.detach()).sum(dim=1) + (second * first.detach()).sum(dim=1)).mean()
     expected = torch.autograd.grad(-both / 2, method.projection.hidden.weight)[0]
@@ -106,4 +111,4 @@ def test_views_need_the_whole_batch():
     method, batch = build("uniot-swav"), batch_at(0)
     part = Batch(**(vars(batch) | {"target": batch.target[:4]}))
     with pytest.raises(SettingsError, match="makes views in one process"):
-        method.views(part, part.target)
+        two_views(method.projection, part, part.target, method.options.dropped)

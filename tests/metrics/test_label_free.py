@@ -25,7 +25,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from uniot import UniDAClassifier, UniNCM, UniOT
-from uniot.datasets.digits import ToyDomains, make_toy_domains
+from uniot.datasets import ToyDomains, make_toy_domains
 from uniot.errors import DataError, UndefinedScoreWarning
 from uniot.io.arrays import target_rows
 from uniot.io.predictions import Prediction
@@ -314,6 +314,7 @@ def test_a_search_that_does_not_hand_the_domains_on_is_told_so(mixed: Mixed) -> 
 
 
 @pytest.mark.filterwarnings("ignore::scipy.stats.ConstantInputWarning")  # of so few settings, two may be alike
+@pytest.mark.medium
 def test_the_example_tells_what_each_score_was_worth(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

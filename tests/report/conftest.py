@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,8 +15,9 @@ from uniot.discovery.groups import LabelledFeatures, PrivateGroups, absence
 from uniot.io.predictions import Prediction
 from uniot.methods import resolved_settings
 from uniot.methods.decision import Calibration
-from uniot.report.run import FinishedRun
-from uniot.runs.pictures import Pictures, write_pixels
+from uniot.runs.files import RunFiles
+from uniot.runs.pictures import write_pixels
+from uniot.runs.run import Run
 from uniot.runs.saving import save_model
 from uniot.training.fit import build_method
 from uniot.training.history import History
@@ -60,7 +62,7 @@ def made_model(
     of_source = np.repeat(np.arange(len(classes)), 4)
     source = _unit(directions[of_source] + 0.1 * rng.normal(size=(len(of_source), 16)))
     method = build_method((5,), len(classes), settings)
-    method.classes.weight.data = torch.from_numpy(directions[: len(classes)])
+    method.loss.classes.weight.data = torch.from_numpy(directions[: len(classes)])
     known = kind < len(classes)
     cosines = features.astype(np.float64) @ directions[: len(classes)].T
     method.solved.value = unbalanced_potential(torch.from_numpy(cosines), epsilon=epsilon)
@@ -103,24 +105,24 @@ def made_model(
     )
 
 
-def made_run(
-    model: AdaptedModel | None = None, *, pictures: bool = False, metrics: dict | None = None, names=None
-) -> FinishedRun:
-    """A run that is nowhere on disk."""
+def save_run(
+    folder: Path,
+    model: AdaptedModel | None = None,
+    *,
+    pictures: bool = False,
+    metrics: dict | None = None,
+    names: list[str] | None = None,
+) -> Run:
+    """A run of a model, with pictures and scores if they are wanted."""
     model = model or made_model()
     if names is None:
         names = [f"shelf/{row:03d}.jpg" for row in range(len(model.target))]
-    pixels = {"source": drawn_pixels(len(model.source.rows)), "target": drawn_pixels(len(names))}
-    return FinishedRun(Path("a run"), model, names, Pictures({}, pixels) if pictures else None, metrics)
-
-
-def saved_run(folder: Path, run: FinishedRun) -> Path:
-    """The same as a folder."""
-    save_model(run.model, folder, run.names)
-    if run.pictures is not None:
-        n_source, n_target = len(run.model.source.rows), len(run.names)
-        write_pixels(folder, drawn_pixels(n_source) / 255, drawn_pixels(n_target) / 255)
-    return folder
+    save_model(model, folder, names)
+    if pictures:
+        write_pixels(folder, drawn_pixels(len(model.source.rows)) / 255, drawn_pixels(len(names)) / 255)
+    if metrics is not None:
+        RunFiles(folder).metrics.write_text(json.dumps(metrics))
+    return Run.open(folder)
 
 
 def without_target(model: AdaptedModel) -> AdaptedModel:
@@ -150,14 +152,14 @@ def made_model_fixture():
     return made_model
 
 
-@pytest.fixture(name="made_run", scope="session")
-def made_run_fixture():
-    return made_run
+@pytest.fixture(scope="session")
+def made_run(tmp_path_factory):
+    """Saves a run in a folder of its own, or in one that is given, and opens it."""
 
+    def made(model: AdaptedModel | None = None, folder: Path | None = None, **kept) -> Run:
+        return save_run(folder or tmp_path_factory.mktemp("runs") / "run", model, **kept)
 
-@pytest.fixture(name="saved_run", scope="session")
-def saved_run_fixture():
-    return saved_run
+    return made
 
 
 @pytest.fixture(name="without_target", scope="session")

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from uniot.datasets.digits import make_toy_domains
+from uniot.datasets import make_toy_domains
 
 RUNS: dict[str, tuple[str, ...]] = {
     "default": (),

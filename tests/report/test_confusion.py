@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from uniot.report.scores import read_confusion
+from uniot.report.confusion import read_confusion
 
 
 def test_private_classes_come_last_and_unknown_is_right_for_them():

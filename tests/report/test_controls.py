@@ -10,7 +10,7 @@ from report.controls import CONTROLS
 from report.looking import Looking
 from report.real_runs import REPORTS
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 OPERABLE = (
     "button, select, input, textarea, summary, a[href], [tabindex], [role=button], [contenteditable], [onclick], "

@@ -33,10 +33,10 @@ SIGNS_AND_NAMES = """() => {
 
 
 @pytest.fixture(scope="module")
-def report(tmp_path_factory, made_model, made_run, saved_run) -> Path:
+def report(made_model, made_run) -> Path:
     model = made_model(classes=HOSTILE, oracle=True)
     names = [f"{HOSTILE[row % 3]} {row}" for row in range(len(model.target))]
-    folder = saved_run(tmp_path_factory.mktemp("runs") / "run", made_run(model, pictures=True, names=names))
+    folder = made_run(model, pictures=True, names=names).folder
     return write_report(Run.open(folder)).page
 
 
@@ -97,6 +97,7 @@ def test_a_filter_keeps_the_source_of_its_class_and_the_view(chromium_page, repo
     )
 
 
+@pytest.mark.slow
 def test_a_link_to_a_gallery_that_a_filter_hides_brings_it_back(chromium_page, report):
     look = Looking(chromium_page, report)
     chromium_page.get_by_label("Class or group").select_option("known")
@@ -106,6 +107,7 @@ def test_a_link_to_a_gallery_that_a_filter_hides_brings_it_back(chromium_page, r
     assert look.lit() == set(look.target_points)
 
 
+@pytest.mark.slow
 def test_a_lasso_selects_what_lies_in_it_and_is_shown(chromium_page, report):
     look = Looking(chromium_page, report)
     chromium_page.get_by_role("button", name="Lasso").click()
@@ -128,7 +130,7 @@ def test_a_lasso_selects_what_lies_in_it_and_is_shown(chromium_page, report):
     assert selected.inner_text() == ""  # what a filter takes away is selected no more
 
 
-def test_a_downloaded_list_has_no_formula_and_is_read_back(chromium_page, tmp_path, made_model, made_run, saved_run):
+def test_a_downloaded_list_has_no_formula_and_is_read_back(chromium_page, tmp_path, made_model, made_run):
     # Begins of formulas, texts that look like escaped ones, numbers, and control characters.
     begins = (
         "=HYPERLINK(1)",
@@ -147,7 +149,7 @@ def test_a_downloaded_list_has_no_formula_and_is_read_back(chromium_page, tmp_pa
     )
     model = made_model(classes=("=cmd|x", "-1", "\u202e@x"))
     names = [f"{begins[row % len(begins)]}{'' if row < len(begins) else row}" for row in range(len(model.target))]
-    folder = saved_run(tmp_path / "run", made_run(model, names=names))
+    folder = made_run(model, tmp_path / "run", names=names).folder
     Looking(chromium_page, write_report(Run.open(folder)).page)
     chromium_page.locator("#map-select-all").click()
     with chromium_page.expect_download() as waiting:
@@ -160,6 +162,7 @@ def test_a_downloaded_list_has_no_formula_and_is_read_back(chromium_page, tmp_pa
     assert (folder / "predictions.csv").read_text(encoding="utf-8").count("'=cmd|x") >= 9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [800, 1400])
 def test_names_on_the_map_cover_no_point_and_no_other_name(real_reports, browsing, width):
     page = browsing.page(viewport={"width": width, "height": 900})
@@ -175,6 +178,7 @@ def test_names_on_the_map_cover_no_point_and_no_other_name(real_reports, browsin
             assert right <= start or end <= left or bottom <= above or below <= top
 
 
+@pytest.mark.slow
 def test_the_page_fits_a_phone_and_a_tap_shows_a_sample(browsing, report):
     page = browsing.page(viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True)
     opened(page, report)
@@ -187,6 +191,7 @@ def test_the_page_fits_a_phone_and_a_tap_shows_a_sample(browsing, report):
     assert not about.is_visible()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["images", "source-only"])
 def test_on_a_phone_nothing_sticks_out_and_what_scrolls_says_so(real_reports, browsing, name):
     page = browsing.page(viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True)
@@ -200,6 +205,7 @@ def test_on_a_phone_nothing_sticks_out_and_what_scrolls_says_so(real_reports, br
         page.wait_for_function("(one) => one.dataset.more === 'left'", arg=box.element_handle())
 
 
+@pytest.mark.slow
 def test_paper_is_white(chromium_page, report):
     chromium_page.emulate_media(color_scheme="dark")
     opened(chromium_page, report)
@@ -210,6 +216,7 @@ def test_paper_is_white(chromium_page, report):
     assert chromium_page.evaluate(ink) == "#e6eaed"
 
 
+@pytest.mark.slow
 def test_light_and_dark_follow_the_system_and_the_button(chromium_page, report):
     chromium_page.emulate_media(color_scheme="dark")
     opened(chromium_page, report)

@@ -6,18 +6,23 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_limits
 
-from uniot.report.map import distinct_colours, make_map
+from uniot.report.categories import Categories
+from uniot.report.map import SampleMap, distinct_colours, make_map
+
+
+def map_of(model, **limits) -> SampleMap:
+    return make_map(model, Categories.of(model), **limits)
 
 
 @pytest.fixture(scope="module")
-def drawn(made_run):
-    return make_map(made_run())
+def drawn(made_model):
+    return map_of(made_model())
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-def test_the_same_run_has_the_same_map_whatever_the_number_of_threads(drawn, made_run, threads):
+def test_the_same_run_has_the_same_map_whatever_the_number_of_threads(drawn, made_model, threads):
     with threadpool_limits(threads):
-        assert np.array_equal(drawn.position, make_map(made_run()).position)
+        assert np.array_equal(drawn.position, map_of(made_model()).position)
 
 
 def test_points_of_a_category_lie_together(drawn):
@@ -45,9 +50,9 @@ def test_names_tell_classes_that_were_not_found(drawn):
     assert len(drawn.places(["ant", "bee", "cow"], most=2)) == 2
 
 
-def test_a_large_run_is_thinned_evenly(made_model, made_run):
-    run = made_run(made_model(found=(300, 90, 0), groups=(60, 30)))
-    drawn = make_map(run, most=100)
+def test_a_large_run_is_thinned_evenly(made_model):
+    model = made_model(found=(300, 90, 0), groups=(60, 30))
+    drawn = map_of(model, most=100)
     assert len(drawn.rows) == 100
     assert drawn.n_samples == 480 + 12
     assert (~drawn.of_target).sum() == 12  # what one collection leaves free is the other's
@@ -56,17 +61,17 @@ def test_a_large_run_is_thinned_evenly(made_model, made_run):
 
 
 @pytest.mark.parametrize("found", [(1, 1, 0), (2, 3, 0)])
-def test_a_handful_of_samples_has_a_map_too(made_model, made_run, found):
+def test_a_handful_of_samples_has_a_map_too(made_model, found):
     model = made_model(found=found, groups=())
-    run = made_run(replace(model, source=model.source.none()))
-    assert np.isfinite(make_map(run).position).all()
+    model = replace(model, source=model.source.none())
+    assert np.isfinite(map_of(model).position).all()
 
 
-def test_samples_that_are_all_the_same_have_a_map_too(made_model, made_run):
+def test_samples_that_are_all_the_same_have_a_map_too(made_model):
     model = made_model()
     same = np.ones_like(model.target_features) / 4
     source = replace(model.source, features=np.ones_like(model.source.features) / 4)
-    assert np.isfinite(make_map(made_run(replace(model, target_features=same, source=source))).position).all()
+    assert np.isfinite(map_of(replace(model, target_features=same, source=source)).position).all()
 
 
 def test_colours_of_categories_differ():

@@ -7,20 +7,25 @@ import hashlib
 import json
 import re
 from collections import Counter
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from html.parser import HTMLParser
 from importlib.resources import files
 from itertools import pairwise
-from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from uniot.errors import DataError
+from uniot.labelling.actions import NameGroup
+from uniot.labelling.samples import TargetSamples
+from uniot.labelling.session import LabellingSession
+from uniot.labelling.store import LabelStore
+from uniot.report.categories import Categories
 from uniot.report.map import make_map
 from uniot.report.page import render
 from uniot.report.values import ReportValues
+from uniot.runs.run import Run
 
 HOSTILE = [
     "<script>window.broken = 1</script>",
@@ -101,7 +106,7 @@ def plain(made_run) -> Page:
 
 def test_the_page_opens_with_the_sentence_and_the_counts(page):
     assert page.words.strip().startswith(
-        "Report of a run Method: UniOT Of 25 pictures, 14 are labelled with 2 of your 3 classes; the other 11 are of"
+        "Report of run Method: UniOT Of 25 pictures, 14 are labelled with 2 of your 3 classes; the other 11 are of"
     )
     assert "14 known" in page.words
     assert "2 to 4 are plausible" in page.words
@@ -116,13 +121,16 @@ def test_scores_show_the_recall_of_each_class_and_the_confusion(page, plain):
 
 
 @pytest.mark.parametrize("is_named", [False, True])
-def test_lists_of_samples_have_the_labels_of_predictions_csv(made_model, made_run, is_named):
-    model = made_model()
+def test_lists_of_samples_have_the_labels_of_predictions_csv(made_run, is_named):
+    run = made_run()
     if is_named:
-        model = replace(model, annotations=SimpleNamespace(group_names={1: "kettle"}))
-    data = page_of(made_run(model)).json(id="data")
+        target = TargetSamples.of_run(run)
+        with closing(LabelStore.of_run(run, target.digest)) as store:
+            LabellingSession(target, store).act(NameGroup(kind="name", group=1, name="kettle"), seen=0)
+        run = Run.open(run.folder)
+    data = page_of(run).json(id="data")
     labels = {int(row): data["categories"][sample[4]][4] for row, sample in data["samples"].items()}
-    assert labels == dict(enumerate(model.labels(model.target).tolist()))
+    assert labels == dict(enumerate(run.model.labels(run.model.target).tolist()))
     assert ("kettle" in labels.values()) == is_named
 
 
@@ -195,7 +203,7 @@ def test_evidence_on_the_number_of_groups_is_told(page):
 def test_class_without_doubtful_samples_says_so(made_model, made_run):
     model = made_model()
     ones = np.ones(len(model.target))
-    sure = replace(model, target=replace(model.target, confidence=ones, group_confidence=ones))
+    sure = replace(model, target=replace(model.target, confidence=ones, group_confidence=ones.copy()))
     page = page_of(made_run(sure, pictures=True))
     for key, words in (("class-000", "every confidence is 0.75"), ("group-000", "every group confidence is 0.5")):
         card = page.one(key).text
@@ -271,11 +279,11 @@ def test_unusual_targets_have_a_page(made_model, made_run, model, words):
     assert ("groups" in sections) == bool(model.get("groups", (1,)))
 
 
-def test_names_are_text_whatever_is_in_them(made_model, made_run, plain):
+def test_names_are_text_whatever_is_in_them(made_model, made_run, plain, tmp_path):
     model = made_model(classes=HOSTILE)
     names = [f"{HOSTILE[row % 3]} {row}" for row in range(len(model.target))]
     scores = {"per_class_recall": {HOSTILE[0]: 1.0}, "notes": [HOSTILE[1]], "confusion": {HOSTILE[1]: {HOSTILE[0]: 1}}}
-    run = replace(made_run(model, names=names, metrics=scores), folder=Path(HOSTILE[0].replace("/", "∕")))
+    run = made_run(model, tmp_path / HOSTILE[0].replace("/", "∕"), names=names, metrics=scores)
     page = page_of(run)
     assert [script.attributes for script in page.all("script")] == [one.attributes for one in plain.all("script")]
     assert not [name for element in page.elements for name in element.attributes if name.startswith("on")]
@@ -299,10 +307,11 @@ def test_names_that_no_encoding_holds_have_a_page(made_model, made_run):
     assert r"a\udcff" in Page(html.encode("utf-8").decode("utf-8")).words
 
 
+@pytest.mark.slow
 def test_thousands_of_classes_and_hundreds_of_groups_stay_bounded(made_model, made_run):
     names = [f"class {number}" for number in range(2500)]
     run = made_run(made_model(names, [1] * 1500 + [0] * 1000, [4] * 300, epsilon=1.0), pictures=True)
-    page = Page(render(replace(ReportValues.of(run), map=make_map(run, most=200))))
+    page = Page(render(replace(ReportValues.of(run), map=make_map(run.model, Categories.of(run.model), most=200))))
     assert len(page.html) < 12e6
     assert "1,470 smaller classes without a gallery" in page.words
     assert "270 smaller groups without a gallery" in page.words
@@ -311,13 +320,14 @@ def test_thousands_of_classes_and_hundreds_of_groups_stay_bounded(made_model, ma
     assert "2,400 classes are left out" in page.words
 
 
-def test_a_missing_package_says_what_to_install(monkeypatch, made_run):
+def test_a_missing_package_says_what_to_install(monkeypatch, made_model):
+    model = made_model()
     monkeypatch.setitem(__import__("sys").modules, "openTSNE", None)
     with pytest.raises(
         DataError,
         match=r"drawing the map of the report needs openTSNE, which cannot be imported .*pip install 'uniot\[report\]'",
     ):
-        make_map(made_run())
+        make_map(model, Categories.of(model))
 
 
 def luminance(colour: str) -> float:

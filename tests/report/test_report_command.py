@@ -9,9 +9,9 @@ from uniot.runs import Run
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory, made_model, made_run, saved_run) -> Path:
+def run(made_model, made_run) -> Path:
     model = made_model(found=(5, 0, 0), groups=(3,))
-    return saved_run(tmp_path_factory.mktemp("runs") / "run", made_run(model))
+    return made_run(model).folder
 
 
 def test_the_report_goes_into_the_run_folder(uniot, run):

@@ -6,14 +6,19 @@ import numpy as np
 import pytest
 
 from uniot.discovery.class_count import NumberOfClasses
-from uniot.methods.unincm.reliability import Reliability
-from uniot.report.summary import absent_classes, look_first, sentence, summarise, tiles, warnings
+from uniot.reliability import Reliability
+from uniot.report.categories import Categories
+from uniot.report.summary import RunSummary, absent_classes, look_first, sentence, summarise, tiles, warnings
 
 TOO_FEW = "fit none of your classes well; they are too few or too scattered to say whether they form a new class."
 
 
-def said(run) -> str:
-    return sentence(run, summarise(run))
+def counted(model) -> RunSummary:
+    return summarise(model, Categories.of(model))
+
+
+def said(model) -> str:
+    return sentence(model, counted(model))
 
 
 @pytest.mark.parametrize(
@@ -49,8 +54,8 @@ def said(run) -> str:
     ],
     ids=["some", "no unknown", "no known", "one group", "one class", "perhaps more groups"],
 )
-def test_the_run_is_told_in_a_sentence(made_model, made_run, model, words):
-    assert said(made_run(made_model(**model))) == words
+def test_the_run_is_told_in_a_sentence(made_model, model, words):
+    assert said(made_model(**model)) == words
 
 
 @pytest.mark.parametrize(
@@ -65,78 +70,78 @@ def test_the_run_is_told_in_a_sentence(made_model, made_run, model, words):
         ((0, 0, 0), 2, f"None of the 2 samples is labelled with your 3 classes. They {TOO_FEW}"),
     ],
 )
-def test_unknown_samples_that_were_not_grouped_are_told_as_such(made_model, made_run, found, n_unknown, words):
+def test_unknown_samples_that_were_not_grouped_are_told_as_such(made_model, found, n_unknown, words):
     model = made_model(found=found, groups=(n_unknown,))
     nothing = replace(model.groups, centres=model.groups.centres[:0], number=NumberOfClasses(0, (0, 0)))
     target = replace(model.target, group=np.full(len(model.target), -1))
-    assert words in said(made_run(replace(model, groups=nothing, target=target)))
+    assert words in said(replace(model, groups=nothing, target=target))
 
 
 @pytest.mark.parametrize(
     ("found", "words", "warned"),
     [
-        (None, "", []),
-        (Reliability(None, None, None, ("only 9 target samples.",)), "", ["Warning: only 9 target samples."]),
-        (Reliability(0.341, None, 0.341), "Estimated without labels: 34 % of the answers are right.", []),
+        (Reliability(), "", []),
+        (Reliability(warnings=("only 9 target samples.",)), "", ["Warning: only 9 target samples."]),
+        (Reliability(0.341, None, 0.341), "Estimated without labels: 34 % of the predictions are right.", []),
         (
             Reliability(0.5, 0.75, 0.25),
-            "Estimated without labels: 50 % of the answers are right (75 % of those called known, 25 % of those called "
-            "unknown).",
+            "Estimated without labels: 50 % of the predictions are right (75 % of those called known, 25 % of those "
+            "called unknown).",
             [],
         ),
     ],
 )
-def test_the_estimated_accuracy_and_warnings_lead_the_page(made_model, made_run, found, words, warned):
-    without = said(made_run(replace(made_model(), reliability=None)))
-    run = made_run(replace(made_model(), reliability=found))
-    assert said(run) == f"{without} {words}".strip()
-    assert warnings(run) == warned
+def test_the_estimated_accuracy_and_warnings_lead_the_page(made_model, found, words, warned):
+    without = said(replace(made_model(), reliability=Reliability()))
+    model = replace(made_model(), reliability=found)
+    assert said(model) == f"{without} {words}".strip()
+    assert warnings(model) == warned
 
 
-def test_estimated_errors_are_counted_not_only_those_near_the_threshold(made_model, made_run):
+def test_estimated_errors_are_counted_not_only_those_near_the_threshold(made_model):
     model = replace(made_model(), reliability=Reliability(0.6, 0.6, 0.6))
     target = replace(
         model.target,
         confidence=np.full(len(model.target), 0.6),
         known_score=np.where(model.target.known, 0.99, 0.01),
     )
-    run = made_run(replace(model, target=target))
-    found = summarise(run)
+    model = replace(model, target=target)
+    found = counted(model)
     assert (found.n_close, found.n_wrong) == (0, 10)
-    assert "About 10 of 25 answers are estimated to be wrong" in look_first(run, found)
-    assert [(tile.number, tile.what) for tile in tiles(run, found)][-1] == ("10", "probably wrong")
-    without = made_run(replace(model, target=target, reliability=None))
-    assert "How many answers are wrong is not estimated" in look_first(without, summarise(without))
+    assert "About 10 of 25 predictions are estimated to be wrong" in look_first(found)
+    assert [(tile.number, tile.what) for tile in tiles(model, found)][-1] == ("10", "probably wrong")
+    without = replace(model, target=target, reliability=Reliability())
+    assert "The number of wrong predictions is not estimated" in look_first(counted(without))
 
 
-def test_class_with_one_sample_is_found_and_named_as_a_possible_mistake(made_model, made_run):
-    run = made_run(made_model(found=(9, 5, 1)))
-    assert said(run).endswith("1 was found in one or two samples only, which may be mistakes (cow).")
-    tile = next(tile for tile in tiles(run, summarise(run)) if "found" in tile.what)
+def test_class_with_one_sample_is_found_and_named_as_a_possible_mistake(made_model):
+    model = made_model(found=(9, 5, 1))
+    assert said(model).endswith("1 was found in one or two samples only, which may be mistakes (cow).")
+    tile = next(tile for tile in tiles(model, counted(model)) if "found" in tile.what)
     assert (tile.number, tile.remark) == ("3", "of your 3; 1 in one or two samples only")
-    assert absent_classes(run) == []
+    assert absent_classes(model) == []
 
 
-def test_absent_classes_come_the_surest_first(made_model, made_run):
+def test_absent_classes_come_the_surest_first(made_model):
     model = replace(made_model(found=(9, 0, 0)), absence=np.array([0.1, 0.7, 0.9]))
-    assert [(one.name, one.absence) for one in absent_classes(made_run(model))] == [("cow", 0.9), ("bee", 0.7)]
+    assert [(one.name, one.absence) for one in absent_classes(model)] == [("cow", 0.9), ("bee", 0.7)]
 
 
-def test_tiles_count_what_the_sentence_tells(made_model, made_run):
-    run = made_run(made_model(interval=(2, 4)))
-    assert [(tile.number, tile.what) for tile in tiles(run, summarise(run))][:5] == [
+def test_tiles_count_what_the_sentence_tells(made_model):
+    model = made_model(interval=(2, 4))
+    assert [(tile.number, tile.what) for tile in tiles(model, counted(model))][:5] == [
         ("25", "samples"),
         ("14", "known"),
         ("11", "unknown"),
         ("2", "classes found"),
         ("2", "new groups"),
     ]
-    assert tiles(run, summarise(run))[4].remark == "2 to 4 are plausible"
+    assert tiles(model, counted(model))[4].remark == "2 to 4 are plausible"
 
 
-def test_close_calls_lie_near_one_half(made_model, made_run):
+def test_close_calls_lie_near_one_half(made_model):
     model = made_model()
     known_score = np.where(model.target.known, 0.9, 0.1)
     known_score[[np.flatnonzero(model.target.known)[0], np.flatnonzero(~model.target.known)[0]]] = 0.51, 0.46
-    run = made_run(replace(model, target=replace(model.target, known_score=known_score)))
-    assert summarise(run).n_close == 2
+    model = replace(model, target=replace(model.target, known_score=known_score))
+    assert counted(model).n_close == 2

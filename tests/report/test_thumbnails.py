@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from uniot.report.galleries import data_uri, fitting_side, read_thumbnails, sheets
+from uniot.report.sheets import data_uri, sheets
 from uniot.runs.pictures import Pictures
+from uniot.runs.thumbnails import fitting_side, read_thumbnails
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ import torch
 
 from uniot import UniDAClassifier, UniNCM
 from uniot.config import ImageSettings
-from uniot.datasets.digits import make_toy_domains
+from uniot.datasets import make_toy_domains
 from uniot.errors import NumericalError, RunFolderError, UniotError
 from uniot.export.hub import pull, push
 from uniot.io.tensor_files import read_tensors, write_tensors
@@ -68,6 +68,7 @@ def changed(run: Path, to: Path, change: Callable[[dict, dict], None], file: str
     return to
 
 
+@pytest.mark.medium
 def test_runs_that_nobody_changed_load_in_little_memory(paper, universal, of_images, tmp_path, little_memory):
     load_model(paper)
     with little_memory():
@@ -90,6 +91,7 @@ def test_settings_that_ask_for_more_than_the_file_holds_allocate_nothing(paper, 
     assert not (tmp_path / "copy").exists()
 
 
+@pytest.mark.medium
 def test_giant_backbone_beside_a_small_file_allocates_nothing(of_images, tmp_path, little_memory):
     def giant(_: dict, about: dict) -> None:
         about["images"]["backbone"] = "vit_giant_patch14_dinov2"
@@ -138,9 +140,9 @@ def _say(name: str, value: object) -> Callable[[dict, dict], None]:
         (_fill("method.fitted.neighbours.nearest", 10**9), r"holds 1e\+09 in 'nearest'; .* from 0 to 149"),
         (_fill("method.fitted.neighbours.nearest", -1), r"holds -1 in 'nearest'"),
         (_fill("method.fitted.metric.prototypes", float("nan")), r"holds NaN in 'method.fitted.metric.prototypes'"),
-        (_fill("method.fitted.rejection_source.level", float("inf")), "holds an infinite number in 'method.fitted.rej"),
-        (_fill("method.fitted.rejection_source.presence", 7), r"holds 7 in 'presence'; .* from 0 to 1"),
-        (_fill("method.fitted.rejection_source.level", 0), r"holds 0 in 'level'; .* from 0.001 to 1"),
+        (_fill("method.fitted.rejection.level", float("inf")), "holds an infinite number in 'method.fitted.rej"),
+        (_fill("method.fitted.rejection.presence", 7), r"holds 7 in 'presence'; .* from 0 to 1"),
+        (_fill("method.fitted.rejection.level", 0), r"holds 0 in 'level'; .* from 0.001 to 1"),
         (_set("method.fitted.landmarks.linear", torch.zeros(32, 31).half()), r"'linear' of 32 × 31"),
         (_fill("target.nearest", 5), r"holds 5 in 'nearest'; .* from 0 to 4"),
         (_fill("target.group", 2), r"holds 2 in 'group'; .* from -1 to 1"),
@@ -151,7 +153,7 @@ def _say(name: str, value: object) -> Callable[[dict, dict], None]:
         (_set("absence", torch.zeros(4, dtype=torch.float64)), r"'absence' of 4 numbers"),
         (lambda tensors, _: tensors.pop("absence"), r"has no tensor 'absence'"),
         (lambda tensors, _: tensors.pop("history"), r"has no history"),
-        (lambda tensors, _: tensors.pop("method.fitted.rejection_source.level"), r"has no tensor 'level'"),
+        (lambda tensors, _: tensors.pop("method.fitted.rejection.level"), r"has no tensor 'level'"),
         (_say("classes", [["a"], ["b"], ["c"], ["d"], ["e"]]), r"as classes.list.*0 of its run: input should be a "),
         (_say("classes", ["a", 1, "b", "c", "d"]), r"as classes"),
         (_say("classes", ["a"] * 5), r"gives two classes the same name"),
@@ -190,7 +192,7 @@ def test_what_does_not_fit_together_is_named(universal, tmp_path, change, words,
         (lambda tensors, _: tensors.pop("method.solved.epsilon"), r"has no tensor 'epsilon'"),
         (_fill("method.projection.hidden.weight", float("nan")), r"holds NaN in 'method.projection.hidden.weight'"),
         (
-            _set("method.classes.weight", torch.zeros(5, 8, dtype=torch.int64)),
+            _set("method.loss.classes.weight", torch.zeros(5, 8, dtype=torch.int64)),
             r"classes.weight is of type int64; expected float32",
         ),
         (_set("method.extra", torch.zeros(1)), r"Unexpected key"),

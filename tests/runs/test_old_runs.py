@@ -1,114 +1,76 @@
-"""Run folders of earlier versions: they open, predict the same labels and are reported, or say what to do.
-
-The folders in `old/` were written by earlier versions with `uniot adapt source.npz target.npz`, where the target has
-the classes cup, fork and spoon and the source cup, fork and knife. `new.csv` has the predictions of that version for
-new.npz.
-"""
+"""A run of another format is refused in one sentence that gives the format and what to do."""
 
 from __future__ import annotations
 
 import shutil
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from uniot import Run
+import uniot as package
+from uniot import Run, UniNCM
+from uniot.datasets import make_toy_domains
 from uniot.errors import RunFolderError
-from uniot.io.embedding_files import read_embeddings
-from uniot.io.predictions import read_predictions
-from uniot.training.domains import inputs_of
+from uniot.labelling.actions import NameGroup
+from uniot.labelling.samples import TargetSamples
+from uniot.labelling.session import LabellingSession
+from uniot.labelling.store import LabelStore
 
-OLD = Path(__file__).parent / "old"
-METHODS = {"uniot-3-uniot": "uniot", "uniot-2-uniot": "uniot"}
-LOST = ("uniot-2-universal", "uniot-3-universal")
-
-
-@pytest.fixture(params=METHODS)
-def folder(request, tmp_path):
-    """A copy, so that nothing is written into the fixture."""
-    return Path(shutil.copytree(OLD / request.param, tmp_path / request.param))
+REFUSED = (
+    r"has format 'uniot-3' and this version of uniot reads 'uniot-4'. Install the version that wrote it, or make it "
+    r"again.$"
+)
 
 
-def test_old_run_has_the_present_name_of_its_method(folder):
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory) -> Path:
+    toy = make_toy_domains(3, 1, 2, samples_per_class=10, dimensions=8, seed=1)
+    folder = tmp_path_factory.mktemp("runs") / "run"
+    UniNCM(random_state=0, n_private_classes=2).fit(toy.x_source, toy.y_source, toy.x_target).save(folder)
+    return folder
+
+
+@pytest.fixture
+def folder(saved, tmp_path) -> Path:
+    return Path(shutil.copytree(saved, tmp_path / "run"))
+
+
+def give_old_format(path: Path) -> None:
+    content = path.read_bytes()
+    assert content.count(b'"uniot-4"') == 1
+    path.write_bytes(content.replace(b'"uniot-4"', b'"uniot-3"'))
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "features.safetensors"])
+@pytest.mark.parametrize("opened", [lambda folder: Run.open(folder).model, package.load])
+def test_a_run_of_an_old_format_is_refused(folder, name, opened):
+    assert len(Run.open(folder).model.target), "the run is whole before its format is changed"
+    give_old_format(folder / name)
+    with pytest.raises(RunFolderError, match=f"{name} {REFUSED}"):
+        opened(folder)
+
+
+def test_a_command_refuses_a_run_of_an_old_format(folder, uniot):
+    give_old_format(folder / "model.safetensors")
+    said = uniot("report", folder)
+    assert said.code == 1
+    assert "has format 'uniot-3' and this version of uniot reads 'uniot-4'" in " ".join(said.stderr.split())
+
+
+def test_labels_of_an_old_format_are_refused_and_kept(folder):
     run = Run.open(folder)
-    assert run.settings.method == run.model.settings.method == METHODS[folder.name]
-    assert run.inputs == {"source": "/data/source.npz", "target": "/data/target.npz"}
-    assert run.image_settings is None
-
-
-def test_old_run_predicts_the_same_labels_and_groups(folder):
-    run, before = Run.open(folder), read_predictions(folder / "new.csv")
-    prediction = run.model.predict(inputs_of(read_embeddings(OLD / "new.npz").x, run.model))
-    assert run.model.labels(prediction).tolist() == before.labels.tolist()
-    assert prediction.group.tolist() == before.groups.tolist()
-    assert run.model.classes[prediction.nearest].tolist() == before.nearest_classes.tolist()
-    # In the former format the confidence was the score of being known.
-    score = prediction.known_score if folder.name == "uniot-2-uniot" else prediction.confidence
-    assert score == pytest.approx(before.confidence, abs=1e-5)
-
-
-def test_old_run_has_its_predictions_for_the_target(folder):
-    run = Run.open(folder)
-    assert run.model.labels(run.model.target).tolist() == run.predictions.labels.tolist()
-    assert run.model.target.group.tolist() == run.predictions.groups.tolist()
-    confidence = run.model.target.confidence
-    assert confidence.min() > 0
-    assert confidence.max() <= 1
-
-
-def test_confidence_of_the_former_format_becomes_a_probability(tmp_path):
-    """Both formats were written from the same data with the same seed, so the runs are the same."""
-    former, present = Run.open(OLD / "uniot-2-uniot").model, Run.open(OLD / "uniot-3-uniot").model
-    assert former.target.known_score == pytest.approx(present.target.known_score, abs=1e-5)
-    assert former.target_odds == pytest.approx(present.target_odds, rel=1e-5)
-    # From features in half precision.
-    assert former.target_class_probability == pytest.approx(present.target_class_probability, abs=5e-3)
-    preferring = former.with_preference(private_prior=0.5).target
-    assert preferring.known.mean() == pytest.approx(0.5, abs=0.05)
-
-
-def test_old_run_is_evaluated_and_reported(folder):
-    run = Run.open(folder)
-    scores = run.evaluate(OLD / "target.npz")
-    assert scores.h_score == pytest.approx(run.metrics["h_score"])
-    pytest.importorskip("jinja2")
-    page = run.report(folder / "page.html").read_text(encoding="utf-8")
-    assert folder.name in page
-
-
-def test_old_settings_can_be_used_for_a_new_run(folder):
-    from uniot.io.text import read_settings
-
-    assert read_settings(folder / "settings.toml")[0].method == METHODS[folder.name]
-
-
-@pytest.mark.parametrize("lost", LOST)
-def test_run_whose_rule_is_gone_still_has_its_predictions_and_settings(lost):
-    run = Run.open(OLD / lost)
-    assert len(run.predictions) == 24
-    assert set(run.predictions.labels) <= {"cup", "fork", "knife", "unknown"}
-    assert run.settings.method == "unincm"
-    assert run.settings.seed == 0
-    words = (
-        r"a rule of unincm that no longer exists.*uniot adapt labelled/ unlabelled/ --settings .*settings.toml --out"
-    )
+    target = TargetSamples.of_run(run)
+    with closing(LabelStore.of_run(run, target.digest)) as store:
+        LabellingSession(target, store).act(NameGroup(kind="name", group=0, name="kettle"), seen=0)
+    assert "kettle" in Run.open(folder).model.group_names.values()
+    with closing(sqlite3.connect(run.files.annotations)) as labels, labels:
+        labels.execute("UPDATE about SET value = 'uniot-labels-1' WHERE key = 'format'")
+    words = r"has format 'uniot-labels-1' and this version of uniot reads 'uniot-labels-2'. Install .*or move the file"
     with pytest.raises(RunFolderError, match=words):
-        _ = run.model
+        _ = Run.open(folder).model
     with pytest.raises(RunFolderError, match=words):
-        run.evaluate(np.repeat("cup", 24))
-
-
-@pytest.mark.parametrize("lost", LOST)
-def test_command_on_a_run_whose_rule_is_gone_says_what_to_do(uniot, tmp_path, lost):
-    answer = uniot("predict", OLD / lost, OLD / "new.npz", "--out", tmp_path / "new.csv")
-    assert answer.code == 1
-    assert "that no longer exists" in " ".join(answer.stderr.split())
-
-
-def test_format_that_does_not_match_the_content_is_refused(tmp_path):
-    folder = Path(shutil.copytree(OLD / "uniot-3-uniot", tmp_path / "run"))
-    path = folder / "model.safetensors"
-    path.write_bytes(path.read_bytes().replace(b'"uniot-3"', b'"uniot-2"'))
-    with pytest.raises(RunFolderError, match="has a format that does not match its content"):
-        Run.open(folder)
+        LabelStore.of_run(run, target.digest)
+    with closing(sqlite3.connect(run.files.annotations)) as labels:
+        assert labels.execute("SELECT name FROM groups WHERE number = 0").fetchall() == [("kettle",)]

@@ -15,7 +15,7 @@ import torch
 import uniot
 from uniot import Run, UniOT, evaluate
 from uniot.config import ImageSettings
-from uniot.datasets.digits import make_toy_domains
+from uniot.datasets import make_toy_domains
 from uniot.errors import DataError, RunFolderError, SettingsError
 from uniot.export.hub import pull, push
 from uniot.io.files import file_lock, write_text
@@ -104,6 +104,7 @@ def test_evaluate_can_leave_samples_out(folder, toy):
     assert run.evaluate(toy.oracle_y_target, rows=first).h_score == expected.h_score
 
 
+@pytest.mark.medium
 def test_report_is_written_beside_the_run_or_elsewhere(folder, tmp_path):
     pytest.importorskip("jinja2")
     assert Run.open(folder).report() == folder / "report.html"
@@ -184,7 +185,7 @@ def test_names_of_samples_may_not_change(folder):
 
 
 def test_carriage_return_in_a_name_survives_a_table(tmp_path):
-    from uniot.labelling import read_names
+    from uniot.labelling.names import read_names
 
     with Run.writer(tmp_path / "run") as writer:
         writer.write_labels([("a\r.jpg", "a, b", "named", 1), ("b.jpg", "", "discarded", None)])
@@ -259,8 +260,9 @@ def test_lock_is_held_by_one_thread_at_a_time(tmp_path):
 # Files outside of a run folder that have the same names: of other programs, and beside the table of `uniot predict`.
 OTHERS = {
     "images/weights.py": {"model.safetensors", "checkpoints"},
-    "training/images.py": {"skipped.csv"},
+    "images/embedding.py": {"skipped.csv"},
     "distributed/shards.py": {"skipped.csv"},
+    "text/packaged.py": {"model.safetensors"},
 }
 
 

@@ -221,7 +221,7 @@ def test_file_of_another_version_names_both(tmp_path, metadata):
 
 def test_file_without_its_description_and_checksum_is_refused(tmp_path):
     path = tmp_path / "model.safetensors"
-    save_file({"weight": torch.zeros(2)}, path, {"format": "uniot-3"})
+    save_file({"weight": torch.zeros(2)}, path, {"format": "uniot-4"})
     with pytest.raises(RunFolderError, match="does not match its own checksum"):
         read_tensors(path)
 

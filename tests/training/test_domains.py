@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from uniot.config import Settings
-from uniot.datasets.digits import make_toy_domains
+from uniot.datasets import make_toy_domains
 from uniot.io.arrays import scaled_rows
 from uniot.training.domains import Domains, domains_from_arrays, is_row_of
 from uniot.training.samples import ScaledRows, TensorSamples, in_order

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from uniot import UniDAClassifier, UniNCM
-from uniot.datasets.digits import make_toy_domains
+from uniot.datasets import make_toy_domains
 from uniot.errors import SettingsError
 from uniot.training.fit import build_method, warm_start
 from uniot.training.samples import TensorSamples
@@ -36,11 +36,13 @@ def test_weights_and_prototypes_of_old_classes_are_carried_over(toy, fitted):
     old, new = model.method.state_dict(), method.state_dict()
     assert all(torch.equal(old[name], new[name]) for name in old if name.startswith(("projection", "clusters")))
     for place, name in enumerate(model.classes.tolist()):
-        assert torch.equal(new["classes.weight"][classes.tolist().index(str(name))], old["classes.weight"][place])
+        assert torch.equal(
+            new["loss.classes.weight"][classes.tolist().index(str(name))], old["loss.classes.weight"][place]
+        )
     mean = model.features(inputs[-20:]).mean(axis=0)
-    at_new = new["classes.weight"][classes.tolist().index("new")].numpy()
+    at_new = new["loss.classes.weight"][classes.tolist().index("new")].numpy()
     np.testing.assert_allclose(at_new, mean / np.linalg.norm(mean), atol=1e-5)
-    assert float(new["class_mass"].sum()) == pytest.approx(1)
+    assert float(new["loss.common.class_mass"].sum()) == pytest.approx(1)
     assert not method.is_prepared()
 
 

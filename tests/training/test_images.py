@@ -11,13 +11,15 @@ import torch
 from uniot.config import ImageSettings, Settings
 from uniot.errors import DataError
 from uniot.images.backbones import ImageReader
-from uniot.images.files import labelled_images, labels_from_folders, unlabelled_images
+from uniot.images.embedding import ImageEmbeddings, ReadOptions, write_skipped
+from uniot.images.files import ImageFile, labelled_images, labels_from_folders, unlabelled_images
 from uniot.images.store import EmbeddingStore
 from uniot.io.tensor_files import read_tensors, write_tensors
 from uniot.runs.loading import load_model
 from uniot.runs.saving import save_model
+from uniot.training.domains import Domains, ImagePair, read_images
 from uniot.training.fit import fit
-from uniot.training.images import ImageCollections, Reading, predict_images, read_collections, write_skipped
+from uniot.training.image_predictions import predict_images
 from uniot.training.model import AdaptedModel
 
 QUICK = Settings.checked(
@@ -37,18 +39,19 @@ def store(tmp_path_factory) -> EmbeddingStore:
 
 @dataclasses.dataclass(frozen=True)
 class Fitted:
-    """Collections that were read, and the model fitted to them."""
+    """Domains of images, and the model fitted to them."""
 
-    read: ImageCollections
+    domains: Domains
     model: AdaptedModel
 
-    def __getattr__(self, name: str):
-        return getattr(self.read, name)
+    @property
+    def images(self) -> ImagePair:
+        return self.domains.images
 
 
 def fitted(source, target, settings: Settings, reader: ImageReader, store: EmbeddingStore | None) -> Fitted:
-    read = read_collections(source, target, reader, Reading(store))
-    return Fitted(read, fit(read.domains(settings), settings))
+    domains = read_images(source, target, reader, settings, ReadOptions(store))
+    return Fitted(domains, fit(domains, settings))
 
 
 def run(folders: tuple[Path, Path], store: EmbeddingStore | None, *, settings: Settings = QUICK, **images) -> Fitted:
@@ -67,16 +70,16 @@ def weights(model: AdaptedModel) -> dict[str, torch.Tensor]:
 
 
 def test_every_image_of_the_target_is_answered(frozen, folders):
-    assert [file.name for file in frozen.target.files] == [file.name for file in unlabelled_images(folders[1])]
+    assert [file.name for file in frozen.images.target.files] == [file.name for file in unlabelled_images(folders[1])]
     assert len(frozen.model.target) == 24
     assert frozen.model.classes.tolist() == ["circle", "square", "stripes"]
     assert frozen.model.input_shape == (1280,)
-    assert frozen.skipped == []
+    assert frozen.images.skipped == []
 
 
 def test_second_run_computes_nothing_and_ends_with_the_same_weights(frozen, folders, store):
     again = run(folders, store)
-    assert again.source.computed == again.target.computed == 0
+    assert again.images.source.computed == again.images.target.computed == 0
     assert again.model.fingerprint == frozen.model.fingerprint
     assert all(torch.equal(value, weights(frozen.model)[name]) for name, value in weights(again.model).items())
 
@@ -87,11 +90,11 @@ def test_one_more_photograph_computes_only_that_one(folders, store, frozen, tmp_
     image = next((more / "circle").iterdir()).read_bytes()
     (more / "circle" / "zz.png").write_bytes(image + b"another content")
     again = run((folders[0], more), store)
-    assert (again.source.computed, again.target.computed) == (0, 1)
+    assert (again.images.source.computed, again.images.target.computed) == (0, 1)
 
 
 def test_saved_run_answers_for_photographs_as_before(frozen, folders, tmp_path):
-    save_model(frozen.model, tmp_path / "run", [file.name for file in frozen.target.files])
+    save_model(frozen.model, tmp_path / "run", [file.name for file in frozen.images.target.files])
     loaded = load_model(tmp_path / "run")
     blocks = list(predict_images(loaded, unlabelled_images(folders[1])))
     known = np.concatenate([block.prediction.known for block in blocks])
@@ -100,11 +103,12 @@ def test_saved_run_answers_for_photographs_as_before(frozen, folders, tmp_path):
     np.testing.assert_array_equal(nearest, frozen.model.target.nearest)
 
 
+@pytest.mark.slow
 def test_run_with_flip_remembers_it(frozen, folders, store, tmp_path):
     flipped = run(folders, store, flip=True)
     assert flipped.model.fingerprint != frozen.model.fingerprint
-    assert (flipped.source.computed, flipped.target.computed) == (24, 24)
-    save_model(flipped.model, tmp_path / "run", [file.name for file in flipped.target.files])
+    assert (flipped.images.source.computed, flipped.images.target.computed) == (24, 24)
+    save_model(flipped.model, tmp_path / "run", [file.name for file in flipped.images.target.files])
     loaded = load_model(tmp_path / "run")
     assert loaded.reader.settings.flip
     assert loaded.reader.split.made_by == flipped.model.reader.split.made_by != frozen.model.reader.split.made_by
@@ -145,11 +149,12 @@ def test_last_stage_is_trained_and_the_rest_is_not(folders, store, tmp_path):
     assert len(found.model.input_shape) == 3
     save_model(found.model, tmp_path / "run")
     loaded = load_model(tmp_path / "run")
-    (block,) = predict_images(loaded, unlabelled_images(folders[1]), Reading(store))
+    (block,) = predict_images(loaded, unlabelled_images(folders[1]), ReadOptions(store))
     np.testing.assert_array_equal(block.prediction.known, found.model.target.known)
     np.testing.assert_allclose(block.prediction.confidence, found.model.target.confidence, rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_whole_backbone_is_trained_from_the_images(folders, tmp_path):
     found = run(folders, None, settings=QUICK.model_copy(update={"steps": 2}), fine_tune="all", accumulate=2)
     assert found.model.input_shape == (3, 224, 224)
@@ -179,9 +184,9 @@ def test_unreadable_files_are_left_out_and_told(folders, store, tmp_path):
     (target / "circle" / "broken.jpg").write_bytes(b"no image")
     (target / "circle" / "empty.png").touch()
     found = run((folders[0], target), store)
-    assert [one.name for one in found.skipped] == ["circle/broken.jpg", "circle/empty.png"]
+    assert [one.name for one in found.images.skipped] == ["circle/broken.jpg", "circle/empty.png"]
     assert len(found.model.target) == 24
-    write_skipped(tmp_path / "skipped.csv", found.skipped)
+    write_skipped(tmp_path / "skipped.csv", found.images.skipped)
     lines = (tmp_path / "skipped.csv").read_text(encoding="utf-8").splitlines()
     assert lines[0] == "path,reason"
     assert lines[2] == "circle/empty.png,empty file"
@@ -194,9 +199,21 @@ def test_images_in_both_collections_are_reported(folders, store, tmp_path):
     shutil.copytree(folders[1], target)
     shutil.copy(next((folders[0] / "stripes").iterdir()), target / "copy.png")
     found = run((folders[0], target), store)
-    ((source, copy),) = found.duplicates
+    ((source, copy),) = found.images.duplicates
     assert source.startswith("stripes/")
     assert copy == "copy.png"
+
+
+def test_a_copy_is_paired_with_the_first_identical_image_of_the_source():
+    def embeddings(collection: str, contents: str) -> ImageEmbeddings:
+        files = [ImageFile(Path(collection) / str(row), f"{collection}/{row}") for row in range(len(contents))]
+        return dataclasses.replace(ImageEmbeddings.none(), files=files, contents=list(contents))
+
+    pair = ImagePair(embeddings("source", "abac"), embeddings("target", "xaca"))
+    assert pair.duplicates == [("source/0", "target/1"), ("source/3", "target/2"), ("source/0", "target/3")]
+    assert ImagePair(embeddings("source", "a"), embeddings("target", "b")).duplicates == []
+    # A target image that a person labelled is in both collections on purpose.
+    assert ImagePair(embeddings("same", "a"), embeddings("same", "a")).duplicates == []
 
 
 def test_run_of_embeddings_cannot_read_images(frozen, folders):

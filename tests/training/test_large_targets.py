@@ -11,10 +11,10 @@ import torch
 
 import uniot.training.large_targets as large_targets
 from uniot import UniDAClassifier, UniNCM
-from uniot.datasets.digits import make_toy_domains
+from uniot.datasets import make_toy_domains
 from uniot.errors import DataError, RunFolderError
 from uniot.io.tensor_files import read_tensors, write_tensors
-from uniot.labelling.target import Target
+from uniot.labelling.samples import TargetSamples
 from uniot.methods.unincm.method import UniNCMMethod
 from uniot.runs import Run
 from uniot.runs.loading import load_model
@@ -90,6 +90,13 @@ def test_a_rule_that_needs_the_whole_target_gets_it(toy, monkeypatch, settings):
     assert not any("fitted to" in words for words in part.reliability.warnings), "it was fitted to all"
 
 
+def test_no_warning_about_a_part_if_unincm_was_fitted_to_all_rows_of_a_wide_target(toy, monkeypatch):
+    monkeypatch.setattr(large_targets, "MOST_FEATURE_VALUES", 1000)
+    model = fitted(toy).model_
+    assert len(model.feature_rows) == len(toy.x_target)
+    assert not any("fitted to" in words for words in model.reliability.warnings)
+
+
 def test_class_that_only_samples_outside_of_the_drawn_part_are_of_is_not_absent(toy, monkeypatch):
     monkeypatch.setattr(large_targets, "MOST_FEATURE_VALUES", 1000)
     monkeypatch.setattr(large_targets, "_MOST_DRAWN", 150)
@@ -142,7 +149,7 @@ def test_a_run_with_the_features_of_a_sample_is_saved_and_read(toy, sampled, fea
     assert np.array_equal(Run.open(tmp_path / "run", prefer="unknown").model.target.group, wanted.group)
     assert run.evaluate(toy.oracle_y_target).h_score > 0.5
     with pytest.raises(DataError, match="features of 200 of them.*Adapt to fewer samples"):
-        Target.open(tmp_path / "run")
+        TargetSamples.of_run(run)
     with pytest.raises(DataError, match="no map of it to show"):
         run.report()
 

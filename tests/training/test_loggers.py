@@ -10,7 +10,7 @@ import pytest
 from sklearn.base import clone
 
 from uniot import UniDAClassifier, UniOT
-from uniot.datasets.digits import make_toy_domains
+from uniot.datasets import make_toy_domains
 from uniot.errors import MissingPackageError, NumericalError, SettingsError
 from uniot.training.history import open_logger
 

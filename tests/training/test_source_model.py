@@ -14,6 +14,8 @@ from uniot.io.tensor_files import read_tensors, write_tensors
 from uniot.training.source_model import SourceModel
 
 TOY = make_toy_domains(n_common=3, n_source_private=2, n_target_private=2, seed=1)
+# Few steps are enough if a test does not ask for accuracy.
+QUICK = {"steps": 20, "feature_size": 16, "n_private_classes": 2, "random_state": 0}
 SMALL = {"steps": 200, "feature_size": 16, "n_private_classes": 2, "random_state": 0}
 
 
@@ -56,14 +58,14 @@ def test_file_holds_averages_and_no_sample(source_model, tmp_path):
 def test_loaded_source_model_adapts_to_the_same_bits(source_model, tmp_path):
     source_model.save(tmp_path / "source.safetensors")
     loaded = SourceModel.load(tmp_path / "source.safetensors")
-    first, second = (UniDAClassifier("glc", **SMALL).fit_target(TOY.x_target, one) for one in (source_model, loaded))
+    first, second = (UniDAClassifier("glc", **QUICK).fit_target(TOY.x_target, one) for one in (source_model, loaded))
     assert np.array_equal(first.predict_proba(TOY.x_target), second.predict_proba(TOY.x_target))
     assert first.model_.fingerprint == second.model_.fingerprint
 
 
 @pytest.mark.parametrize("method", ["glc-plus", "lead"])
 def test_source_model_of_one_method_serves_the_others(source_model, method):
-    model = UniDAClassifier(method, **SMALL).fit_target(TOY.x_target, source_model)
+    model = UniDAClassifier(method, **QUICK).fit_target(TOY.x_target, source_model)
     assert set(model.labels_) <= {*model.classes_, "unknown"}
     assert len(set(model.labels_)) > 2
 

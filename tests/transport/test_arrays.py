@@ -5,12 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from threadpoolctl import threadpool_info
 
 from uniot.errors import DataError
+from uniot.transport.balanced import balanced_plan
 from uniot.transport.filling import common_rows, filled_potential
-from uniot.transport.plan import balanced_plan
-from uniot.transport.rows import FeatureRows, as_tensor, one_thread
+from uniot.transport.rows import FeatureRows, as_tensor
 from uniot.transport.unbalanced import unbalanced_plan, unbalanced_potential
 
 
@@ -33,7 +32,7 @@ def both(values: dict[str, np.ndarray]) -> list[dict[str, np.ndarray | torch.Ten
 def test_plans_of_arrays_are_those_of_tensors(problem):
     plans = [unbalanced_plan(of["similarity"], of["class_mass"], start=of["class_mass"]) for of in both(problem)]
     assert torch.equal(plans[0].mass, plans[1].mass)
-    assert torch.equal(*(balanced_plan(of["similarity"]) for of in both(problem)))
+    assert torch.equal(*(balanced_plan(of["similarity"]).mass for of in both(problem)))
 
 
 def test_potentials_of_arrays_are_those_of_tensors(problem):
@@ -59,30 +58,6 @@ def test_arrays_are_left_as_they_were(problem):
     balanced_plan(problem["similarity"])
     for name, value in problem.items():
         np.testing.assert_array_equal(value, before[name])
-
-
-def test_small_problem_of_an_array_is_solved_by_one_thread(problem, monkeypatch):
-    used = []
-    monkeypatch.setattr("uniot.transport.plan.check_finite", lambda *_: used.append(torch.get_num_threads()))
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    try:
-        balanced_plan(problem["similarity"])
-        assert (used, torch.get_num_threads()) == ([1], 2)
-    finally:
-        torch.set_num_threads(before)
-
-
-def test_one_thread_is_that_of_torch_and_of_numpy_until_it_is_left():
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    try:
-        with one_thread():
-            assert torch.get_num_threads() == 1
-            assert {library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"} == {1}
-        assert torch.get_num_threads() == 2
-    finally:
-        torch.set_num_threads(before)
 
 
 def test_array_shares_its_memory_where_it_can(problem):

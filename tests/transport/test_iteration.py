@@ -7,10 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from uniot.transport.iteration import iterate, newton_step, solve
-from uniot.transport.kernel import Kernel, Problem, Sweep
 from uniot.transport.rows import SimilarityRows
-from uniot.transport.unbalanced import unbalanced_potential
+from uniot.transport.unbalanced import Kernel, Problem, Sweep, iterate, newton_step, solve, unbalanced_potential
 
 
 @dataclass(frozen=True)
@@ -62,8 +60,8 @@ def test_hard_problems_are_solved(seed):
 
 @pytest.mark.parametrize("seed", range(6))
 def test_hard_problems_of_many_classes_are_solved_though_their_diagonal_misleads(seed, monkeypatch):
-    monkeypatch.setattr("uniot.transport.kernel._FULL_JACOBIAN_CLASSES", 0)
-    monkeypatch.setattr("uniot.transport.kernel._FULL_JACOBIAN_PRODUCTS", 0)
+    monkeypatch.setattr("uniot.transport.unbalanced._FULL_JACOBIAN_CLASSES", 0)
+    monkeypatch.setattr("uniot.transport.unbalanced._FULL_JACOBIAN_PRODUCTS", 0)
     hard = hard_problem(seed, most_classes=200)
     answer = unbalanced_potential(hard.similarity, hard.class_mass, hard.epsilon, start=hard.start)
     assert answer.converged

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import threading
@@ -13,10 +12,8 @@ import pytest
 import torch
 
 from uniot.errors import DataError
-from uniot.transport.kernel import Kernel
-from uniot.transport.plan import UnbalancedPotential
-from uniot.transport.rows import FeatureRows, flushed_subnormals
-from uniot.transport.unbalanced import unbalanced_plan, unbalanced_potential
+from uniot.transport.rows import FeatureRows
+from uniot.transport.unbalanced import UnbalancedPotential, unbalanced_potential
 
 SCRIPT = Path(__file__).with_name("one_of_two_processes.py")
 
@@ -24,8 +21,8 @@ SCRIPT = Path(__file__).with_name("one_of_two_processes.py")
 @pytest.fixture
 def no_cache(monkeypatch):
     """Kernels are recomputed from the rows in every pass, in chunks of a few rows."""
-    monkeypatch.setattr("uniot.transport.kernel._CACHED_ENTRIES", 0)
-    monkeypatch.setattr("uniot.transport.kernel._CHUNK_ENTRIES", 1)
+    monkeypatch.setattr("uniot.transport.unbalanced._CACHED_ENTRIES", 0)
+    monkeypatch.setattr("uniot.transport.unbalanced._CHUNK_ENTRIES", 1)
 
 
 def same(a: UnbalancedPotential, b: UnbalancedPotential, within: float = 1e-7) -> bool:
@@ -51,7 +48,7 @@ def test_kernels_made_anew_in_every_pass_are_the_same_problem(make_problem, unev
         FeatureRows(problem.features, problem.prototypes), uneven_mass(7), tolerance=1e-10
     )
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("uniot.transport.kernel._CACHED_ENTRIES", 1 << 26)
+        patch.setattr("uniot.transport.unbalanced._CACHED_ENTRIES", 1 << 26)
         cached = unbalanced_potential(problem.similarity, uneven_mass(7), tolerance=1e-10)
     assert same(recomputed, cached)
 
@@ -160,7 +157,7 @@ def test_the_jacobian_of_few_classes_travels_with_the_sums(make_problem):
 
 
 def test_of_many_classes_at_most_two_numbers_each_travel_in_a_pass(make_problem, monkeypatch):
-    monkeypatch.setattr("uniot.transport.kernel._FULL_JACOBIAN_PRODUCTS", 0)
+    monkeypatch.setattr("uniot.transport.unbalanced._FULL_JACOBIAN_PRODUCTS", 0)
     similarity = make_problem(300, 70, d=64).similarity
     answers = solve_together([(part, None) for part in similarity.tensor_split(2)])
     assert solve_together.sizes[1:] == [140] * 3 + [70] * (answers[0].passes - 3)
@@ -178,7 +175,7 @@ def test_counts_are_added_up_over_processes(make_problem):
 def test_a_process_with_too_many_rows_to_keep_agrees_with_one_that_keeps_them(make_problem, monkeypatch):
     similarity = make_problem(200, 6).similarity
     alone = unbalanced_potential(similarity, tolerance=1e-10)
-    monkeypatch.setattr("uniot.transport.kernel._CACHED_ENTRIES", 100 * 6)
+    monkeypatch.setattr("uniot.transport.unbalanced._CACHED_ENTRIES", 100 * 6)
     together = solve_together([(similarity[:50], None), (similarity[50:], None)], tolerance=1e-10)
     assert same(together[0], alone)
 
@@ -190,6 +187,7 @@ def test_large_shared_problem_starts_from_a_sample_too(make_problem):
     assert same(together[0], unbalanced_potential(similarity, tolerance=1e-9), within=1e-5)
 
 
+@pytest.mark.medium
 def test_two_gloo_processes_find_what_one_process_finds(make_problem, uneven_mass, tmp_path):
     problem, beta = make_problem(400, 8), uneven_mass(8)
     np.save(tmp_path / "similarity.npy", problem.similarity.numpy())
@@ -201,58 +199,3 @@ def test_two_gloo_processes_find_what_one_process_finds(make_problem, uneven_mas
         first, second = (np.load(tmp_path / f"potential-{cut}-{rank}.npy") for rank in range(2))
         assert np.array_equal(first, second)
         assert first == pytest.approx(alone, abs=1e-7)
-
-
-def halves_the_smallest() -> float:
-    return float(np.finfo(np.float32).tiny * np.float32(0.5))
-
-
-@pytest.mark.parametrize("was_on", [True, False])
-def test_subnormal_results_are_flushed_within_the_block_alone(was_on):
-    torch.set_flush_denormal(was_on)
-    try:
-        before = halves_the_smallest()
-        with flushed_subnormals():
-            assert halves_the_smallest() == 0
-            with flushed_subnormals():
-                pass
-            assert halves_the_smallest() == 0
-        assert halves_the_smallest() == before
-        assert (before == 0) == was_on
-    finally:
-        torch.set_flush_denormal(False)
-
-
-def test_solve_that_fails_leaves_subnormal_numbers_as_they_were():
-    with pytest.raises(RuntimeError, match="stop"), flushed_subnormals():
-        raise RuntimeError("stop")
-    assert halves_the_smallest() > 0
-
-
-def test_solve_computes_without_subnormal_numbers(monkeypatch):
-    # Cosines of -1 and 1 at ε = 0.01 are 200 apart in the exponent: the kernel has its smallest entries.
-    seen = []
-    sweep = Kernel.sweep
-    monkeypatch.setattr(
-        Kernel, "sweep", lambda *given, **more: seen.append(halves_the_smallest()) or sweep(*given, **more)
-    )
-    similarity = torch.eye(4).repeat(8, 1) * 2 - 1
-    plan = unbalanced_plan(similarity)
-    assert set(seen) == {0.0}
-    assert halves_the_smallest() > 0
-    mass = plan.mass[plan.mass > 0]
-    assert mass.min() >= np.finfo(np.float32).tiny
-
-
-def test_threads_that_torch_starts_later_do_not_flush():
-    code = """
-import torch
-from uniot.transport.rows import flushed_subnormals
-torch.set_num_threads(2)
-with flushed_subnormals():
-    torch.ones(1 << 18).mul_(2)
-print(int((torch.full((1 << 18,), 1e-39) * 0.5 == 0).sum()))
-"""
-    environment = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
-    assert done.stdout.strip() == "0"

@@ -14,6 +14,7 @@ from typing import Any
 from uniot.benchmark.features import DataSet
 from uniot.benchmark.jobs import Job, Options
 from uniot.benchmark.oracle_answers import ASKED, COUNTS, PROPAGATION, AnswerScore
+from uniot.benchmark.table_formats import markdown_row
 from uniot.benchmark.tables import method_title
 from uniot.benchmark.universality import plan_universality
 from uniot.io.csv_tables import table_text
@@ -30,7 +31,7 @@ SCENARIOS = (
     NOTHING_COMMON,
 )
 """Scenarios that the study runs unless others are named: the four settings, few classes, and nothing in common."""
-# An interval that misses the true share by less contains it: the share of a finite target is no parameter.
+# An interval that misses the true fraction by less contains it: the fraction of a finite target is no parameter.
 _ROUNDING = 0.02
 
 
@@ -108,11 +109,11 @@ class AnswerSummary:
     Attributes:
         method: name of the method.
         order: how samples are chosen.
-        wrong: share of wrong answers.
+        wrong: fraction of wrong answers.
         regret: mean regret in points by number of answers; negative if the answers do more than any threshold.
         worst: largest mean regret of a data set by number of answers.
-        rejected: where nothing is common, mean share called unknown by number of answers.
-        covered: share of the jobs whose interval contains the true share of unknown samples, by number of answers.
+        rejected: where nothing is common, mean fraction labelled unknown by number of answers.
+        covered: fraction of jobs whose interval contains the true fraction of unknown samples, by number of answers.
         width: mean width of these intervals by number of answers.
     """
 
@@ -127,7 +128,7 @@ class AnswerSummary:
 
 
 def summarise_answers(rows: Sequence[AnswerRow]) -> list[AnswerSummary]:
-    """Return a summary per method, order and share of wrong answers."""
+    """Return a summary per method, order and fraction of wrong answers."""
     kinds = dict.fromkeys((row.method, row.scores.order, row.scores.wrong) for row in rows)
     return [_summary(*kind, rows) for kind in kinds]
 
@@ -215,8 +216,13 @@ def write_answers(out: Path, rows: Sequence[AnswerRow], *, purpose: str) -> list
     write_text(table, table_text(columns, map(_cells, rows)))
     summaries = summarise_answers(rows)
     splits = ", ".join(map(str, sorted({row.split for row in rows})))
-    lines = [f"Splits: {purpose} ({splits}). {_CAPTION}", "", _row(COLUMNS), _row(":--" for _ in COLUMNS)]
-    lines += [_row(line) for summary in summaries for line in summary_lines(summary)]
+    lines = [
+        f"Splits: {purpose} ({splits}). {_CAPTION}",
+        "",
+        markdown_row(COLUMNS),
+        markdown_row(":--" for _ in COLUMNS),
+    ]
+    lines += [markdown_row(line) for summary in summaries for line in summary_lines(summary)]
     write_text(text, "\n".join(lines) + "\n")
     written = [table, text]
     if summaries:
@@ -233,10 +239,6 @@ def _cells(row: AnswerRow) -> list[object]:
         *(row.dataset, row.task, row.scenario, row.split, row.method),
         *(f"{value:.4f}" if isinstance(value, float) else value for value in values),
     ]
-
-
-def _row(cells: Iterable[str]) -> str:
-    return f"| {' | '.join(cells)} |"
 
 
 def _draw(figure: Any, summaries: Sequence[AnswerSummary]) -> None:

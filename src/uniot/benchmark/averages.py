@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from uniot.benchmark.protocol import AVERAGE, paper_tables
+from uniot.benchmark.reported_scores import AVERAGE, paper_tables
 from uniot.benchmark.results import Result
 
 if TYPE_CHECKING:
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Cell:
-    """Holds the scores of a method on one task, or on all tasks, in per cent.
+class MeanScore:
+    """Mean score of a method on one task, or on all tasks, in per cent.
 
     Attributes:
         mean: mean over the seeds that have a score; None if none has.
@@ -43,7 +43,7 @@ class Cell:
 
 
 class ScoreGrid:
-    """Groups one score by method, task and seed.
+    """One score by method, task and seed.
 
     Args:
         results: at most one per method, task and seed.
@@ -65,7 +65,7 @@ class ScoreGrid:
             elif result.failure:
                 self._failed[place] = self._failed.get(place, 0) + 1
 
-    def cells(self, method: str) -> tuple[Cell, ...]:
+    def cells(self, method: str) -> tuple[MeanScore, ...]:
         """Return a cell per task, and one for the mean over tasks if there are several."""
         cells = [self._cell(method, task) for task in self._tasks]
         return (*cells, self._average(method, cells)) if len(cells) > 1 else tuple(cells)
@@ -82,9 +82,9 @@ class ScoreGrid:
     def _of(self, method: str, task: str) -> Mapping[int, float]:
         return self._scores.get((method, task), {})
 
-    def _cell(self, method: str, task: str) -> Cell:
+    def _cell(self, method: str, task: str) -> MeanScore:
         scores = list(self._of(method, task).values())
-        return Cell(
+        return MeanScore(
             mean=statistics.fmean(scores) if scores else None,
             deviation=_deviation(scores),
             n_seeds=len(scores),
@@ -92,18 +92,18 @@ class ScoreGrid:
             reported=self._reported(method, task),
         )
 
-    def _average(self, method: str, cells: Sequence[Cell]) -> Cell:
+    def _average(self, method: str, cells: Sequence[MeanScore]) -> MeanScore:
         # The paper's mean is over all tasks; it cannot be compared with the mean over some of them.
         whole = self._beside is not None and set(self._tasks) == set(self._beside.tasks)
         reported = self._reported(method, AVERAGE) if whole else None
         means = [cell.mean for cell in cells if cell.mean is not None]
         if len(means) < len(cells):
-            return Cell(n_failed=sum(cell.n_failed for cell in cells if cell.mean is None), reported=reported)
+            return MeanScore(n_failed=sum(cell.n_failed for cell in cells if cell.mean is None), reported=reported)
         of_tasks = [self._of(method, task) for task in self._tasks]
         seeds = of_tasks[0].keys()
         same_seeds = all(scores.keys() == seeds for scores in of_tasks)
         by_seed = [statistics.fmean(scores[seed] for scores in of_tasks) for seed in seeds] if same_seeds else []
-        return Cell(
+        return MeanScore(
             mean=statistics.fmean(means),
             deviation=_deviation(by_seed),
             n_seeds=min(map(len, of_tasks)),

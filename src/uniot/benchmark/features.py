@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from uniot.benchmark.protocol import folder_name
+from uniot.benchmark.tasks import folder_name
 from uniot.datasets.digits import load_digit_archives
 from uniot.datasets.unpacked import plain
 from uniot.errors import DataError
@@ -25,7 +25,7 @@ from uniot.io.labels import as_labels
 from uniot.io.text import listed
 
 if TYPE_CHECKING:
-    from uniot.benchmark.protocol import TargetDraw
+    from uniot.benchmark.scenarios import TargetDraw
     from uniot.datasets.catalogue import ClassSplit
 
 _EXPECTED = (
@@ -36,7 +36,7 @@ _EXPECTED = (
 
 @dataclass(frozen=True)
 class DomainFacts:
-    """Describes a domain by its classes and sizes, without the embeddings.
+    """Classes and sizes of a domain, without the embeddings.
 
     Attributes:
         name: what the features call it.
@@ -55,7 +55,7 @@ class DomainFacts:
 
 @dataclass(frozen=True, eq=False)
 class DomainFeatures:
-    """Holds the embeddings and labels of a domain.
+    """Embeddings and labels of a domain.
 
     Attributes:
         x: embeddings, (n_samples, n_features), of any numeric type.
@@ -143,7 +143,7 @@ def features_backbone(where: Path) -> str:
 
 @dataclass(frozen=True)
 class DataSet:
-    """Describes a data set of the study.
+    """A data set with embeddings of several domains.
 
     Attributes:
         name: name in tables.
@@ -228,7 +228,7 @@ def _arrays(where: Path) -> Iterator[Any]:
 
 @dataclass(frozen=True, eq=False)
 class TaskData:
-    """Holds the samples of a task, restricted to the classes of its split; labels are the class names of the split.
+    """Samples of a task, restricted to the classes of its split; labels are the class names of the split.
 
     Attributes:
         source: embeddings, (n_source, n_features).

@@ -1,4 +1,4 @@
-"""Plan the jobs of a benchmark: everything that decides a result.
+"""Jobs of a benchmark, each with everything that determines its result.
 
 Every error in names, settings or splits is raised here, before the first job runs.
 """
@@ -25,18 +25,20 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 from uniot.benchmark.features import DomainFacts, find_domain, read_facts
-from uniot.benchmark.protocol import TargetDraw, TaskSet, check_split, folder_name
+from uniot.benchmark.scenarios import TargetDraw
+from uniot.benchmark.splits import check_split
+from uniot.benchmark.tasks import TaskSet, folder_name
 
 # Part of every digest: results of another version of the protocol are computed again.
 PROTOCOL = "uniot-benchmark-1"
-# Fields that do not decide the result: names for tables, the place of the features, and (up to rounding) the threads.
+# Fields that do not change the result: names for tables, the place of the features, and (up to rounding) the threads.
 _LEFT_OUT = frozenset({"backbone", "dataset", "features", "threads"})
 Value = bool | int | float | str
 
 
 @dataclass(frozen=True)
 class Job:
-    """Describes everything that decides a result: a method, fitted once to one task with one seed.
+    """One fit of a method to a task with a seed, and everything that determines its result.
 
     Attributes:
         method: name as `uniot methods` lists it.
@@ -92,17 +94,11 @@ class Job:
 
     @property
     def digest(self) -> str:
-        """Return a SHA-256 digest of everything that decides the result, with the defaults of settings and options."""
+        """Return a SHA-256 digest of everything that determines the result, defaults included."""
         values = {name: value for name, value in asdict(self).items() if name not in _LEFT_OUT}
         settings = self.full_settings()
         values["settings"] = settings.model_dump(exclude=settings.outside_fingerprint)
         values["options"] = method_info(self.method).options.checked(**self.options).model_dump()
-        if self.draw is None:
-            # Keeps the digest of results that were made before targets could be drawn.
-            del values["draw"]
-        for name in ("oracle_selection", "oracle_answers"):
-            if not values[name]:
-                del values[name]
         return hashlib.sha256(f"{PROTOCOL} {json.dumps(values, sort_keys=True)}".encode()).hexdigest()
 
     def write(self, folder: Path) -> None:
@@ -133,7 +129,7 @@ _SAME_FOR_ALL = frozenset({"steps", "batch_size", "input_norm"})
 
 @dataclass(frozen=True)
 class Options:
-    """Holds the settings that differ from their defaults.
+    """Settings that differ from their defaults.
 
     Attributes:
         shared: settings for all methods.

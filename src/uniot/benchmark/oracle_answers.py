@@ -25,7 +25,7 @@ ASKED, RANDOM, QUANTILES, PROPAGATION = "asked", "random", "quantiles", "propaga
 ORDERS = (ASKED, RANDOM, QUANTILES, PROPAGATION)
 """How samples are chosen: by `ask`, at random, evenly by score; at random with label propagation instead of `tell`."""
 WRONG_SHARES = (0.0, 0.05, 0.1)
-"""Shares of wrong answers; the other orders than that of `ask` have none."""
+"""Fractions of wrong answers; the other orders than that of `ask` have none."""
 
 
 @dataclass(frozen=True)
@@ -34,14 +34,14 @@ class AnswerScore:
 
     Attributes:
         order: one of `ORDERS`.
-        wrong: share of wrong answers.
+        wrong: fraction of wrong answers.
         n_answers: number of answers.
         score: H-score on the samples without an answer; accuracy on common classes if nothing is private, recall of
             unknown if nothing is common.
         oracle: score of the best threshold on the odds of the rule, on the same samples.
-        rejected: share of all samples that are called unknown.
-        private: true share of unknown samples.
-        low: lower end of the interval for that share.
+        rejected: fraction of all samples that are labelled unknown.
+        private: true fraction of unknown samples.
+        low: lower end of the interval for that fraction.
         high: upper end of the interval.
     """
 
@@ -57,7 +57,7 @@ class AnswerScore:
 
 
 def oracle_answers(model: AdaptedModel, truth: np.ndarray, seed: int) -> list[AnswerScore]:
-    """Score a model after simulated answers, in every order and with every share of wrong answers.
+    """Score a model after simulated answers, in every order and with every fraction of wrong answers.
 
     Args:
         model: fitted, without answers.
@@ -76,7 +76,7 @@ def oracle_answers(model: AdaptedModel, truth: np.ndarray, seed: int) -> list[An
 
 
 class _Person:
-    """Answers questions about the target of a model.
+    """A simulated person, who answers questions about the target of a model.
 
     Args:
         model: without answers.

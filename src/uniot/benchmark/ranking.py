@@ -19,7 +19,8 @@ from typing import Any
 import numpy as np
 
 from uniot.benchmark.results import Result
-from uniot.benchmark.tables import holm_corrected, method_title
+from uniot.benchmark.significance import holm_corrected
+from uniot.benchmark.tables import method_title
 from uniot.errors import DataError
 from uniot.report.figures import drawing, new_figure, save_figure
 

@@ -56,7 +56,7 @@ class Result:
         warned: whether the model warned of unreliable predictions; None if the method has no estimate.
         h_oracle_selection: largest H-score of the models at `--oracle-selection` steps; a choice by target labels.
         cpu_seconds: processor time of the fit, which hardly depends on what else runs.
-        version: version of this package; empty for a failure or an older file.
+        version: version of this package; empty for a failure.
         dataset: name of the data set in a benchmark of several; empty otherwise.
         failure: why the job failed; empty if it succeeded. A failed job has no scores.
     """
@@ -129,11 +129,11 @@ def write_results(path: Path, results: Iterable[Result]) -> None:
 
 
 def read_results(path: Path) -> list[Result]:
-    """Return the results of a CSV file; columns that were added later may be missing, unknown ones are ignored."""
+    """Return the results of a CSV file that `write_results` wrote."""
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             lines = dict_reader(file, strict=True)
-            missing = [name for name in _COLUMNS if name not in (lines.fieldnames or ()) and name not in _ADDED]
+            missing = [name for name in _COLUMNS if name not in (lines.fieldnames or ())]
             if missing:
                 raise DataError(
                     f"{path} has no column {', '.join(missing)}. Results have the columns {', '.join(_COLUMNS)}; the "
@@ -175,8 +175,6 @@ def _value(name: str, text: str, place: str) -> str | int | float | None:
 
 
 _COLUMNS = tuple(field.name for field in fields(Result))
-# Columns that were added later; older files are read with empty cells.
-_ADDED = frozenset({"nmi_oracle", "n_private_true", "warned", "cpu_seconds", "version", "dataset", *_FURTHER})
 # How each column is read, and whether an empty cell is None; all others are scores.
 _KINDS: Mapping[str, tuple[Callable[[str], str | int | float], bool]] = {
     **dict.fromkeys(("method", "task", "setting", "backbone", "failure", "dataset", "version"), (str, False)),

@@ -2,81 +2,31 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from uniot.benchmark.oracle_answers import AnswerScore
+from uniot.benchmark.job_files import LOG, clear, read_failure, read_result, write_failure
 from uniot.benchmark.results import Result, write_results
-from uniot.io.files import only_one_writer, write_text
+from uniot.io.files import only_one_writer
 
 if TYPE_CHECKING:
     from uniot.benchmark.jobs import Job
 
-LOG = "log.txt"
-"""Name of the file with the output of a job's process, in the job's folder."""
-_RESULT, _ERROR = "result.json", "error.txt"
-
-
-def has_outcome(folder: Path) -> bool:
-    """Return whether the job of a folder has finished or failed."""
-    return any((folder / name).exists() for name in (_RESULT, _ERROR))
-
-
-def clear(folder: Path) -> None:
-    """Remove the files of an earlier attempt from a job's folder."""
-    for name in (_RESULT, _ERROR, LOG):
-        (folder / name).unlink(missing_ok=True)
-
-
-def finished(job: Job, folder: Path) -> Result | None:
-    """Return the result in a job's folder, or None if there is none or it is of another job."""
-    try:
-        about = json.loads((folder / _RESULT).read_text(encoding="utf-8"))
-        if about["digest"] != job.digest:
-            return None
-        # Older results have this score only among the scores of the evaluation.
-        values = {"nmi_oracle": about["evaluation"]["nmi_oracle"], **about["result"]}
-        return replace(Result(**values), backbone=job.backbone, dataset=job.dataset)
-    except (OSError, ValueError, KeyError, TypeError):
-        # Absent, damaged, or of another version: the job is run again.
-        return None
-
-
-def read_oracle_answers(folder: Path) -> list[AnswerScore]:
-    """Return the scores after simulated answers in the folder of a finished job."""
-    about = json.loads((folder / _RESULT).read_text(encoding="utf-8"))
-    return [AnswerScore(**row) for row in about["oracle_answers"]]
-
-
-def write_failure(folder: Path, sentence: str, details: str = "") -> None:
-    """Write error.txt: a sentence, and details such as the traceback."""
-    one_line = " ".join(sentence.split()) or "it failed without a message"
-    write_text(folder / _ERROR, f"{one_line}\n\n{details}".rstrip() + "\n")
-
-
-def read_failure(folder: Path) -> str | None:
-    """Return the first line of error.txt, or None if there is no such file."""
-    try:
-        return (folder / _ERROR).read_text(encoding="utf-8").partition("\n")[0]
-    except FileNotFoundError:
-        return None
-
 
 @dataclass(frozen=True)
 class Started:
-    """Reports that the job of a folder has started."""
+    """Event: the job of a folder has started."""
 
     folder: Path
 
 
 @dataclass(frozen=True)
 class Ended:
-    """Reports that the job of a folder has ended; its outcome is in the folder.
+    """Event: the job of a folder has ended; its result or error is in the folder.
 
     Attributes:
         folder: the job's folder.
@@ -91,7 +41,7 @@ Event = Started | Ended
 
 
 class Launcher(Protocol):
-    """Runs jobs, each with `uniot.benchmark.worker.perform`.
+    """What runs jobs, each with `uniot.benchmark.worker.perform`: on this machine or on a cluster.
 
     Attributes:
         count: number of jobs that run at the same time, for the remaining time.
@@ -114,7 +64,7 @@ _LAST_BYTES = 8000
 
 
 class Watcher(Protocol):
-    """Receives the progress of a benchmark."""
+    """What is told the progress of a benchmark."""
 
     def kept(self, job: Job, result: Result) -> None:
         """Handle a job that was finished before."""
@@ -128,7 +78,7 @@ class Watcher(Protocol):
 
 @dataclass(frozen=True)
 class Failure:
-    """Describes a failed job, its folder and the reason."""
+    """A failed job, its folder and the reason."""
 
     job: Job
     folder: Path
@@ -136,8 +86,8 @@ class Failure:
 
 
 @dataclass(frozen=True)
-class Summary:
-    """Summarises the results of a benchmark.
+class FinishedBenchmark:
+    """Results of a benchmark that has run to its end.
 
     Attributes:
         results: a result per job, in the order of the jobs; that of a failed job has the reason.
@@ -150,7 +100,9 @@ class Summary:
     n_kept: int
 
 
-def run_benchmark(jobs: Sequence[Job], out: Path, launcher: Launcher, watcher: Watcher | None = None) -> Summary:
+def run_benchmark(
+    jobs: Sequence[Job], out: Path, launcher: Launcher, watcher: Watcher | None = None
+) -> FinishedBenchmark:
     """Run every job whose folder does not have its result, and write results.csv.
 
     A failed job does not stop the others. After an interruption, the same call continues: finished jobs are kept.
@@ -167,7 +119,7 @@ def run_benchmark(jobs: Sequence[Job], out: Path, launcher: Launcher, watcher: W
     with only_one_writer(out):
         state = _State({job.folder(out): job for job in jobs}, out / RESULTS)
         for folder, job in state.jobs.items():
-            result = finished(job, folder)
+            result = read_result(folder, job)
             if result is not None:
                 state.results[folder] = result
                 if watcher is not None:
@@ -176,17 +128,18 @@ def run_benchmark(jobs: Sequence[Job], out: Path, launcher: Launcher, watcher: W
         waiting = [folder for folder in state.jobs if folder not in state.results]
         for folder in waiting:
             clear(folder)
+            (folder / LOG).unlink(missing_ok=True)
             state.jobs[folder].write(folder)
         try:
             _run(waiting, state, launcher, watcher)
         finally:
             state.write()
-    return Summary(state.ordered(), state.failures, n_kept)
+    return FinishedBenchmark(state.ordered(), state.failures, n_kept)
 
 
 @dataclass
 class _State:
-    """Collects results and failures so far, by folder."""
+    """Results and failures so far, by folder."""
 
     jobs: Mapping[Path, Job]
     table: Path
@@ -212,7 +165,7 @@ def _run(folders: Sequence[Path], state: _State, launcher: Launcher, watcher: Wa
                     watcher.started(job)
                 continue
             seconds = time.monotonic() - begun.get(event.folder, time.monotonic())
-            result = finished(job, event.folder)
+            result = read_result(event.folder, job)
             if result is None:
                 failure = Failure(job, event.folder, _reason(event.folder, event.died))
                 state.failures.append(failure)

@@ -13,7 +13,6 @@ from fractions import Fraction
 
 import numpy as np
 
-from uniot.benchmark.protocol import TargetDraw
 from uniot.datasets.catalogue import ClassSplit
 from uniot.errors import SettingsError
 
@@ -72,8 +71,26 @@ def scenario_order(scenario: str) -> tuple[int, float]:
 
 
 @dataclass(frozen=True)
+class TargetDraw:
+    """Number of target samples per class, and the seed by which they are drawn.
+
+    Attributes:
+        counts: class and number of samples of each class that the target has, sorted by class.
+        seed: random seed of the choice of samples within each class.
+    """
+
+    counts: tuple[tuple[str, int], ...]
+    seed: int
+
+    @property
+    def n_samples(self) -> int:
+        """Return the number of target samples."""
+        return sum(count for _, count in self.counts)
+
+
+@dataclass(frozen=True)
 class Scenario:
-    """Defines a split of the classes, and the number of target samples of each class.
+    """A split of the classes, and the number of target samples of each class.
 
     Attributes:
         name: such as `open-partial` or `private-prior=0.9`.
@@ -109,7 +126,7 @@ def make_scenarios(
         return made
     pair = zlib.crc32(f"{source} {target}".encode())
     for stream, family in enumerate(_MAKERS):
-        pool = _Pool(shared, np.random.default_rng([seed, pair, stream]))
+        pool = _ClassPool(shared, np.random.default_rng([seed, pair, stream]))
         for name, split, counts in family(pool):
             kept = {one: count for one, count in pool.reduced(counts, MAX_TARGET).items() if count}
             if len(split.source) >= 2 and sum(kept.values()) >= MIN_TARGET:
@@ -119,7 +136,7 @@ def make_scenarios(
 
 @dataclass(frozen=True)
 class SplitSizes:
-    """Gives the number of common, source-private and target-private classes."""
+    """Numbers of common, source-private and target-private classes."""
 
     common: int
     source_private: int = 0
@@ -145,8 +162,8 @@ _Drawn = Iterator[tuple[str, ClassSplit, Mapping[str, int]]]
 
 
 @dataclass(frozen=True)
-class _Pool:
-    """Holds the classes and random numbers from which the scenarios of a family are drawn.
+class _ClassPool:
+    """Classes and random generator from which the scenarios of a family are drawn.
 
     Attributes:
         sizes: number of target samples of each shared class, sorted by class.
@@ -192,13 +209,13 @@ class _Pool:
         return self.reduced(first, units * parts[0]) | self.reduced(second, units * parts[1])
 
 
-def _settings(pool: _Pool) -> _Drawn:
+def _settings(pool: _ClassPool) -> _Drawn:
     for name, sizes in pool.settings.items():
         split = pool.split(sizes)
         yield name, split, pool.samples(split.target)
 
 
-def _numbers_of_classes(pool: _Pool) -> _Drawn:
+def _numbers_of_classes(pool: _ClassPool) -> _Drawn:
     """Yield splits with 2 to 20 source classes: half of them common, and all of them common."""
     n_classes = len(pool.sizes)
     for number in NUMBERS_OF_CLASSES:
@@ -210,7 +227,7 @@ def _numbers_of_classes(pool: _Pool) -> _Drawn:
             yield f"closed-classes={number}", split, pool.samples(split.target)
 
 
-def _private_priors(pool: _Pool) -> _Drawn:
+def _private_priors(pool: _ClassPool) -> _Drawn:
     """Yield one open-partial split with private-class priors from 0 to 1."""
     split = pool.split(pool.settings["open-partial"])
     private, common = pool.samples(split.target_private), pool.samples(split.common)
@@ -218,7 +235,7 @@ def _private_priors(pool: _Pool) -> _Drawn:
         yield f"private-prior={prior}", split, pool.mixed(private, common, prior)
 
 
-def _long_tail(pool: _Pool) -> _Drawn:
+def _long_tail(pool: _ClassPool) -> _Drawn:
     """Yield class sizes that decrease geometrically, in random order of the classes."""
     split = pool.split(pool.settings["open-partial"])
     names = pool.shuffled(split.target)
@@ -230,7 +247,7 @@ def _long_tail(pool: _Pool) -> _Drawn:
     yield "long-tail", split, {name: max(1, int(head * weight + 1e-9)) for name, weight in weights.items()}
 
 
-def _dominant_class(pool: _Pool) -> _Drawn:
+def _dominant_class(pool: _ClassPool) -> _Drawn:
     """Yield one open-partial split with most samples in one common or one private class."""
     split = pool.split(pool.settings["open-partial"])
     for name, classes in (("dominant-known", split.common), ("dominant-private", split.target_private)):
@@ -242,7 +259,7 @@ def _dominant_class(pool: _Pool) -> _Drawn:
             yield f"{name}={share}", split, pool.mixed(pool.samples([largest]), others, share)
 
 
-def _target_sizes(pool: _Pool) -> _Drawn:
+def _target_sizes(pool: _ClassPool) -> _Drawn:
     """Yield small targets, each a subset of the next larger one."""
     for name, setting in (("target-size", "open-partial"), ("closed-target-size", "closed")):
         split = pool.split(pool.settings[setting])
@@ -254,7 +271,7 @@ def _target_sizes(pool: _Pool) -> _Drawn:
 
 
 # The place of a family seeds its random stream: append only.
-_MAKERS: tuple[Callable[[_Pool], _Drawn], ...] = (
+_MAKERS: tuple[Callable[[_ClassPool], _Drawn], ...] = (
     _settings,
     _numbers_of_classes,
     _private_priors,

@@ -1,28 +1,40 @@
-"""Plan the paper's studies: what each part of UniOT adds, and how scores depend on splits and hyper-parameters."""
+"""The paper's studies: what each part of UniOT adds, and how scores depend on splits and hyper-parameters.
+
+`plan_study` returns the jobs of a study, `study_findings` averages their results, and `write_study` writes and draws
+them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from uniot.benchmark.averages import ScoreGrid
 from uniot.benchmark.jobs import Job, Options, Value, plan_jobs
-from uniot.benchmark.protocol import TaskSet, paper_tables
+from uniot.benchmark.reported_scores import paper_tables
 from uniot.benchmark.results import SCORES, Result
+from uniot.benchmark.tables import method_title
+from uniot.benchmark.tasks import TaskSet
 from uniot.datasets.catalogue import BenchmarkSet, ClassSplit
 from uniot.errors import SettingsError
-from uniot.methods import uniot_learners, uniot_variants
+from uniot.io.csv_tables import table_text
+from uniot.io.files import write_text
 from uniot.methods.registry import METHODS
+from uniot.report.figures import drawing, new_figure, save_figure
+from uniot.report.map import distinct_colours
 
 _NUMBERS_OF_CLASSES = 6
+# Other ways to learn from the target in place of private-class discovery; the first two are in the ablation as well.
+_LEARNERS = ("uniot-swav", "uniot-simsiam", "uniot-selflabel", "uniot-deepcluster", "uniot-pica", "uniot-scan")
 
 
 @dataclass(frozen=True)
 class Point:
-    """Defines one value on an axis.
+    """One value on an axis.
 
     Attributes:
         value: value of the varied quantity.
@@ -39,7 +51,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Axis:
-    """Varies a setting or number of classes, with everything else fixed.
+    """A setting or number of classes that varies, with everything else fixed.
 
     Attributes:
         name: name in file names and settings.
@@ -58,7 +70,7 @@ class Axis:
 
 @dataclass(frozen=True)
 class Study:
-    """Lists the methods, tasks and axes of a study.
+    """Methods, tasks and axes of a study.
 
     Attributes:
         name: name on the command line.
@@ -103,7 +115,8 @@ def make_study(name: str, tasks: TaskSet, setting: str, split: ClassSplit) -> St
         split: split at the usual values.
     """
     if name == "ablation":
-        return Study(name, ("uniot", *(info.name for info in uniot_variants.INFOS)), (), setting, split)
+        variants = [variant for variant in _variants("uniot") if variant not in _LEARNERS[2:]]
+        return Study(name, ("uniot", *variants), (), setting, split)
     if name == "robustness":
         # The paper has A2W of Office-31.
         task = "A2W" if "A2W" in tasks.tasks else tasks.tasks[0]
@@ -112,8 +125,7 @@ def make_study(name: str, tasks: TaskSet, setting: str, split: ClassSplit) -> St
     if name == "sensitivity":
         return Study(name, ("uniot",), (), setting, split, _hyper_parameters(setting, split))
     if name == "target-learners":
-        learners = ("swav", "simsiam", *(info.name.removeprefix("uniot-") for info in uniot_learners.INFOS))
-        return Study(name, ("uniot", "uniot-without-pcd", *(f"uniot-{one}" for one in learners)), (), setting, split)
+        return Study(name, ("uniot", "uniot-without-pcd", *_LEARNERS), (), setting, split)
     if name == "beyond":
         methods = ("uniot", "unincm", *_variants("unincm"))
         # The study is about all settings: with a published split, the other published splits are run too.
@@ -234,7 +246,7 @@ def _evenly(first: int, last: int) -> list[int]:
 
 @dataclass(frozen=True)
 class Finding:
-    """Gives the mean of one score over the tasks, for one method at one point.
+    """Mean of one score over the tasks, for one method at one point.
 
     Attributes:
         axis: name of the axis; empty if only the methods differ.
@@ -271,7 +283,11 @@ def study_findings(study: Study, results: Sequence[Result], published: Benchmark
     """
     findings = []
     for axis in study.axes or (None,):
-        for value, setting in [(None, name) for name in study.points] if axis is None else _places(axis):
+        for value, setting in (
+            [(None, name) for name in study.points]
+            if axis is None
+            else [(point.value, point.setting) for point in axis.points]
+        ):
             here = [result for result in results if result.setting == setting]
             tasks = list(dict.fromkeys(result.task for result in here))
             is_papers = axis is None and published is not None and setting == paper_tables().setting
@@ -296,5 +312,101 @@ def study_findings(study: Study, results: Sequence[Result], published: Benchmark
     return findings
 
 
-def _places(axis: Axis) -> list[tuple[float, str]]:
-    return [(point.value, point.setting) for point in axis.points]
+_DRAWN = ("h", "h3_oracle")
+
+
+def write_study(out: Path, study: Study, findings: Sequence[Finding]) -> list[Path]:
+    """Write STUDY.csv and a figure per axis, or one of the methods if there is no axis, as PDF and SVG.
+
+    Args:
+        out: folder of the benchmark.
+        study: the study.
+        findings: what `study_findings` returned.
+
+    Returns:
+        The files that were written.
+    """
+    table = out / f"{study.name}.csv"
+    rows = [asdict(finding) | _rounded(finding) for finding in findings]
+    write_text(table, table_text([field.name for field in fields(Finding)], (row.values() for row in rows)))
+    written = [table]
+    with drawing():
+        for axis in study.axes:
+            figure = new_figure(2.6)
+            _draw_axis(figure, axis, [finding for finding in findings if finding.axis == axis.name])
+            written += save_figure(figure, out / "figures", axis.name)
+        if not study.axes:
+            methods = dict.fromkeys(finding.method for finding in findings)
+            figure = new_figure(0.8 + 0.3 * len(methods))
+            _draw_methods(figure, list(methods), findings)
+            written += save_figure(figure, out / "figures", study.name)
+    return written
+
+
+def _rounded(finding: Finding) -> dict[str, str]:
+    numbers = {"mean": finding.mean, "deviation": finding.deviation, "paper": finding.paper}
+    return {name: "" if number is None else f"{number:.2f}" for name, number in numbers.items()}
+
+
+def _draw_axis(figure: Any, axis: Axis, findings: Sequence[Finding]) -> None:
+    """Draw a panel per score and a line per method, with a band of one standard deviation over the seeds."""
+    methods = list(dict.fromkeys(finding.method for finding in findings))
+    colours = distinct_colours(len(methods))
+    for place, panel in enumerate(figure.subplots(1, len(_DRAWN), squeeze=False)[0]):
+        if axis.usual is not None:
+            panel.axvline(axis.usual, color="#9aa3ad", linewidth=0.8, linestyle=":", zorder=0)
+        for method, colour in zip(methods, colours, strict=True):
+            line = [one for one in findings if (one.method, one.score) == (method, _DRAWN[place])]
+            line = [one for one in line if one.mean is not None]
+            values, means = [one.value for one in line], [float(one.mean or 0) for one in line]
+            spread = [one.deviation or 0.0 for one in line]
+            panel.plot(values, means, marker="o", markersize=3, linewidth=1.2, color=colour, label=method_title(method))
+            low = [max(0.0, mean - by) for mean, by in zip(means, spread, strict=True)]
+            high = [min(100.0, mean + by) for mean, by in zip(means, spread, strict=True)]
+            panel.fill_between(values, low, high, color=colour, alpha=0.18, linewidth=0)
+        if axis.is_logarithmic:
+            panel.set_xscale("log")
+            panel.set_xticks([point.value for point in axis.points], [f"{point.value:g}" for point in axis.points])
+            panel.minorticks_off()
+        panel.set_xlabel(axis.label)
+        panel.set_ylabel(f"{SCORES[_DRAWN[place]]}, %")
+    if len(methods) > 1:
+        _legend(figure, panel)
+
+
+def _draw_methods(figure: Any, methods: Sequence[str], findings: Sequence[Finding]) -> None:
+    """Draw a panel per score or setting, a dot per method, and a mark for the paper's number."""
+    settings = list(dict.fromkeys(one.setting for one in findings))
+    several = len(settings) > 1
+    panels = [(setting, "h") for setting in settings] if several else [(settings[0], score) for score in _DRAWN]
+    drawn = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
+    for panel, (setting, score) in zip(drawn, panels, strict=True):
+        here = [one for one in findings if (one.setting, one.score) == (setting, score) and one.mean is not None]
+        bars = {one.method: one for one in here}
+        rows = [row for row, method in enumerate(methods) if method in bars]
+        shown = [bars[methods[row]] for row in rows]
+        panel.errorbar(
+            [one.mean for one in shown],
+            rows,
+            xerr=[one.deviation or 0 for one in shown],
+            fmt="o",
+            markersize=4,
+            color="#0b736e",
+            linewidth=0.8,
+            label="measured",
+        )
+        reported = [(one.paper, row) for one, row in zip(shown, rows, strict=True) if one.paper is not None]
+        if reported:
+            marks = {"marker": "|", "s": 60, "color": "#c98a1b", "label": "paper (fine-tuned)", "zorder": 3}
+            panel.scatter(*zip(*reported, strict=True), **marks)
+        panel.set_yticks(range(len(methods)), [method_title(method) for method in methods])
+        panel.set_xlabel(f"{setting}, %" if several else f"{SCORES[score]}, %")
+        panel.grid(axis="y", color="#e3e8ea", linewidth=0.6)
+    panel.invert_yaxis()
+    _legend(figure, panel)
+
+
+def _legend(figure: Any, panel: Any) -> None:
+    """Draw the legend outside the panels, so that it covers nothing."""
+    handles, labels = panel.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper center", ncols=len(labels))

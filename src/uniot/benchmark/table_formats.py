@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from uniot.benchmark.averages import Cell
+from uniot.benchmark.averages import MeanScore
 from uniot.benchmark.results import SCORES, Result
-from uniot.benchmark.tables import Row, Table, make_tables
+from uniot.benchmark.tables import MethodRow, Table, make_tables
 from uniot.errors import DataError
 from uniot.io.csv_tables import table_text
 from uniot.io.files import write_text
@@ -34,7 +34,7 @@ def to_csv(table: Table) -> str:
     return table_text(columns, rows)
 
 
-def _csv_cells(cell: Cell) -> tuple[str, ...]:
+def _csv_cells(cell: MeanScore) -> tuple[str, ...]:
     deviation, reported = ("" if number is None else f"{number:.2f}" for number in (cell.deviation, cell.reported))
     return cell.mean_text, deviation, str(cell.n_seeds), str(cell.n_failed), reported
 
@@ -46,8 +46,14 @@ def to_markdown(table: Table) -> str:
     for row in table.rows:
         cells = [_beside(f"**{_own(cell)}**" if cell.is_best else _own(cell), _paper(cell)) for cell in row.cells]
         lines.append([_markdown(row.title), *cells, *map(_markdown, _p_cells(table, row))])
-    pipes = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    pipes = "\n".join(map(markdown_row, lines))
     return f"{_markdown(table.caption)}\n\n{pipes}\n"
+
+
+def markdown_row(cells: Iterable[str]) -> str:
+    """Return a row of a Markdown table; a pipe in a cell is escaped."""
+    escaped = [cell.replace("|", "\\|") for cell in cells]
+    return f"| {' | '.join(escaped)} |"
 
 
 def to_latex(table: Table) -> str:
@@ -91,7 +97,7 @@ def to_html(table: Table) -> str:
     return "\n".join([*lines, "</tbody>", "</table>", "</figure>"]) + "\n"
 
 
-def _html_cell(cell: Cell) -> str:
+def _html_cell(cell: MeanScore) -> str:
     own = _html(_own(cell))
     paper = f"<small>{_html(_paper(cell))}</small>" if cell.reported is not None else ""
     return _beside(f"<strong>{own}</strong>" if cell.is_best else own, paper)
@@ -101,13 +107,13 @@ def _header(table: Table) -> list[str]:
     return ["method", *table.columns, *(["p"] if table.has_p_values else [])]
 
 
-def _own(cell: Cell) -> str:
+def _own(cell: MeanScore) -> str:
     deviation = "" if cell.deviation is None else f" ± {cell.deviation:.2f}"
     failed = f" ({cell.n_failed} failed)" if cell.n_failed and cell.mean is not None else ""
     return f"{cell.mean_text}{deviation}{failed}"
 
 
-def _paper(cell: Cell) -> str:
+def _paper(cell: MeanScore) -> str:
     return "" if cell.reported is None else f"[{cell.reported:.2f}]"
 
 
@@ -115,7 +121,7 @@ def _beside(own: str, paper: str) -> str:
     return f"{own} {paper}" if paper else own
 
 
-def _p_cells(table: Table, row: Row) -> list[str]:
+def _p_cells(table: Table, row: MethodRow) -> list[str]:
     """Return the last cell of a row if the table has p-values."""
     if not table.has_p_values:
         return []

@@ -1,84 +1,22 @@
-"""Make tables of results, a row per method and a column per task, and test the best method against the others."""
+"""Make tables of results: a row per method, a column per task, and p-values of the best method against the others."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
-
-from uniot.benchmark.averages import Cell, ScoreGrid
-from uniot.benchmark.protocol import AVERAGE, paper_tables
+from uniot.benchmark.averages import MeanScore, ScoreGrid
+from uniot.benchmark.reported_scores import AVERAGE, paper_tables
 from uniot.benchmark.results import SCORES, Result
+from uniot.benchmark.significance import holm_corrected, sign_flip_p_value
 from uniot.datasets.catalogue import BenchmarkSet, benchmark_set
 from uniot.errors import DataError
 from uniot.io.text import listed
 from uniot.methods.registry import METHODS
 
-MIN_PAIRS = 6
-"""Smallest number of pairs of a test: with five, every p-value exceeds 0.05."""
-# 2^20 sums are a million numbers.
-_MOST_EXACT_PAIRS = 20
-_N_DRAWS = 100_000
-_BLOCK_DRAWS = 10_000
-
-
-def sign_flip_p_value(differences: Sequence[float], *, seed: int = 0) -> float | None:
-    """Return the two-sided p-value of a paired permutation test of the mean difference.
-
-    If two methods are equal, each difference could have had the other sign. The p-value is the fraction of all choices
-    of signs whose mean is at least as far from zero as the observed one; with more than 20 pairs, of 100 000 random
-    choices and the observed one.
-
-    Pairs are taken as independent: over tasks and seeds, the test is about these tasks with other seeds. A method that
-    ignores the seed repeats its scores, so give one pair per task of two such methods.
-
-    Args:
-        differences: difference of the scores per pair.
-        seed: random seed of the choices.
-
-    Returns:
-        The p-value, or None for fewer than `MIN_PAIRS` pairs.
-    """
-    values = np.asarray(differences, dtype=np.float64)
-    if len(values) < MIN_PAIRS:
-        return None
-    # The observed signs occur again in another order of summation, which changes the sum by rounding.
-    threshold = abs(values.sum()) - 1e-12 * np.abs(values).sum()
-    if len(values) <= _MOST_EXACT_PAIRS:
-        return float(np.mean(np.abs(_all_sums(values)) >= threshold))
-    generator = np.random.default_rng(seed)
-    reached = 0
-    for _ in range(_N_DRAWS // _BLOCK_DRAWS):
-        signs = generator.integers(0, 2, (_BLOCK_DRAWS, len(values)), dtype=np.int8) * 2 - 1
-        reached += int(np.sum(np.abs(signs @ values) >= threshold))
-    return (1 + reached) / (1 + _N_DRAWS)
-
-
-def _all_sums(values: np.ndarray) -> np.ndarray:
-    """Return the sum of the values for every choice of signs, (2^n,)."""
-    sums = np.zeros(1)
-    for value in values:
-        sums = np.concatenate((sums + value, sums - value))
-    return sums
-
-
-def holm_corrected(p_values: Sequence[float | None]) -> list[float | None]:
-    """Return the p-values with Holm's correction for their number; None stays None and is not counted.
-
-    Corrected values that are at most α name a set of differences that holds a false one with a chance of at most α.
-    """
-    tested = sorted((p, place) for place, p in enumerate(p_values) if p is not None)
-    corrected: list[float | None] = [None] * len(p_values)
-    largest = 0.0
-    for rank, (p, place) in enumerate(tested):
-        largest = max(largest, min(1.0, (len(tested) - rank) * p))
-        corrected[place] = largest
-    return corrected
-
 
 def table_caption(
-    what: str, results: Sequence[Result], cells: Sequence[Cell], *, best: str | None, n_pairs: Sequence[int]
+    what: str, results: Sequence[Result], cells: Sequence[MeanScore], *, best: str | None, n_pairs: Sequence[int]
 ) -> str:
     """Return the caption of a table.
 
@@ -121,7 +59,7 @@ def _span(numbers: Sequence[int], unit: str) -> str:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Compares the best method with another one.
+    """Comparison of the best method with another one.
 
     Attributes:
         n_pairs: number of tasks and seeds for which both have a score; equal pairs of a task count once.
@@ -134,8 +72,8 @@ class Comparison:
 
 
 @dataclass(frozen=True)
-class Row:
-    """Shows a method as a row of a table.
+class MethodRow:
+    """Row of a table: the scores of a method.
 
     Attributes:
         method: name of the method.
@@ -146,13 +84,13 @@ class Row:
 
     method: str
     title: str
-    cells: tuple[Cell, ...]
+    cells: tuple[MeanScore, ...]
     comparison: Comparison | None = None
 
 
 @dataclass(frozen=True)
 class Table:
-    """Shows one score of several methods on the tasks of a data set.
+    """One score of several methods on the tasks of a data set.
 
     Attributes:
         caption: caption.
@@ -164,7 +102,7 @@ class Table:
 
     caption: str
     columns: tuple[str, ...]
-    rows: tuple[Row, ...]
+    rows: tuple[MethodRow, ...]
     best: str | None
     setting: str
 
@@ -216,7 +154,7 @@ def make_table(
     tasks = list(dict.fromkeys(tasks or _in_order([result.task for result in results], known)))
     beside = known if known and results[0].setting == paper_tables().setting else None
     grid = ScoreGrid(results, score, tasks, beside)
-    rows = [Row(method, method_title(method), grid.cells(method)) for method in methods]
+    rows = [MethodRow(method, method_title(method), grid.cells(method)) for method in methods]
     best = _best_method(rows)
     rows = _with_best(rows)
     if best is not None:
@@ -268,12 +206,12 @@ def method_title(method: str) -> str:
     return paper_tables().labels.get(method, method)
 
 
-def _best_method(rows: Sequence[Row]) -> str | None:
+def _best_method(rows: Sequence[MethodRow]) -> str | None:
     top = _largest([row.cells[-1] for row in rows])
     return next((row.method for row in rows if row.cells[-1] is top), None)
 
 
-def _with_best(rows: Sequence[Row]) -> list[Row]:
+def _with_best(rows: Sequence[MethodRow]) -> list[MethodRow]:
     best = [_largest(column) for column in zip(*(row.cells for row in rows), strict=True)]
     marked = [
         tuple(
@@ -286,14 +224,14 @@ def _with_best(rows: Sequence[Row]) -> list[Row]:
     return [replace(row, cells=cells) for row, cells in zip(rows, marked, strict=True)]
 
 
-def _largest(column: Sequence[Cell]) -> Cell | None:
+def _largest(column: Sequence[MeanScore]) -> MeanScore | None:
     """Return the cell of the largest mean; None if fewer than two cells have a mean."""
     with_mean = [(cell.mean, cell) for cell in column if cell.mean is not None]
     whole = [(mean, cell) for mean, cell in with_mean if not cell.n_failed]
     return max(whole, key=lambda pair: pair[0])[1] if whole and len(with_mean) > 1 else None
 
 
-def _with_comparisons(rows: Sequence[Row], best: str, grid: ScoreGrid) -> list[Row]:
+def _with_comparisons(rows: Sequence[MethodRow], best: str, grid: ScoreGrid) -> list[MethodRow]:
     pairs = {row.method: grid.pairs(best, row.method) for row in rows if row.method != best}
     p_values = [sign_flip_p_value([one - two for one, two in found]) for found in pairs.values()]
     corrected = dict(zip(pairs, holm_corrected(p_values), strict=True))

@@ -1,20 +1,27 @@
-"""Plan the study `universality`: how robust a method is to the classes and the target, on several data sets.
+"""The study `universality`: how robust a method is to the class split and the target, on several data sets.
 
 Defaults are chosen on one list of seeds and checked on another, on which nothing is ever chosen.
 """
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from uniot.benchmark.features import DataSet, DomainFacts, features_backbone, shared_class_sizes
 from uniot.benchmark.jobs import Job, Options, check_methods
-from uniot.benchmark.scenarios import check_scenarios, family_of, make_scenarios
+from uniot.benchmark.scenarios import check_scenarios, family_of, make_scenarios, scenario_order
+from uniot.benchmark.table_formats import markdown_row
+from uniot.benchmark.tables import method_title
 from uniot.errors import DataError, SettingsError
+from uniot.io.csv_tables import table_text
+from uniot.io.files import write_text
 from uniot.io.text import listed
+from uniot.report.figures import drawing, new_figure, save_figure
 
 if TYPE_CHECKING:
     from uniot.benchmark.results import Result
@@ -121,7 +128,7 @@ def _chosen_pairs(
 
 @dataclass(frozen=True)
 class ScenarioScore:
-    """Holds the scores of one job in per cent; None if the job failed or the score is undefined.
+    """Scores of one job in per cent; None if the job failed or the score is undefined.
 
     Attributes:
         dataset: name of the data set.
@@ -202,7 +209,7 @@ def _per_cent(share: float | None) -> float | None:
 
 @dataclass(frozen=True)
 class FamilySummary:
-    """Averages the scores of one method over one family of scenarios of one data set.
+    """Mean scores of one method over one family of scenarios of one data set.
 
     Attributes:
         method: name of the method.
@@ -298,3 +305,118 @@ def _mean(values: Iterable[float | None]) -> float | None:
 def distinct(scores: Sequence[ScenarioScore], of: Callable[[ScenarioScore], str]) -> list[str]:
     """Return each value of `of` once, in the order of the scores."""
     return list(dict.fromkeys(of(one) for one in scores))
+
+
+# Regret of the darkest colour, in points.
+_DARKEST = 50
+
+
+def write_universality(out: Path, scores: Sequence[ScenarioScore], *, purpose: str) -> list[Path]:
+    """Write universality.csv, universality.md, and the heat map as PDF and SVG to figures/.
+
+    Args:
+        out: folder of the benchmark.
+        scores: scores of every job.
+        purpose: purpose of the splits, for the caption.
+
+    Returns:
+        The files that were written.
+    """
+    table, text = out / f"{UNIVERSALITY}.csv", out / f"{UNIVERSALITY}.md"
+    write_text(table, _csv(scores))
+    write_text(text, summaries_to_markdown(scores, purpose=purpose))
+    written = [table, text]
+    with drawing():
+        figure = _heat_map(scores)
+        if figure is not None:
+            written += save_figure(figure, out / "figures", UNIVERSALITY)
+    return written
+
+
+def _heat_map(scores: Sequence[ScenarioScore]) -> Any:
+    """Draw the mean and the worst regret per scenario and data set, in a panel per method.
+
+    Returns:
+        The figure; None if every job failed.
+    """
+    regrets: dict[tuple[str, str, str], list[float]] = {}
+    for one in scores:
+        if one.regret is not None:
+            regrets.setdefault((one.method, one.scenario, one.dataset), []).append(one.regret)
+    if not regrets:
+        return None
+    methods, datasets = distinct(scores, lambda one: one.method), distinct(scores, lambda one: one.dataset)
+    scenarios = sorted(distinct(scores, lambda one: one.scenario), key=scenario_order)
+    figure = new_figure(1.2 + 0.17 * len(scenarios))
+    panels = figure.subplots(1, len(methods), sharey=True, squeeze=False)[0]
+    panels[0].invert_yaxis()
+    for panel, method in zip(panels, methods, strict=True):
+        cells = [[regrets.get((method, scenario, dataset), []) for dataset in datasets] for scenario in scenarios]
+        means = [[statistics.fmean(cell) if cell else math.nan for cell in row] for row in cells]
+        colours = panel.pcolormesh(means, vmin=0, vmax=_DARKEST, cmap="YlOrBr", edgecolors="white", linewidth=0.5)
+        for y, row in enumerate(cells):
+            for x, cell in enumerate(row):
+                if cell:
+                    colour = "white" if means[y][x] > 0.6 * _DARKEST else "black"
+                    text = f"{means[y][x]:.0f} ({max(cell):.0f})"
+                    panel.text(x + 0.5, y + 0.5, text, ha="center", va="center", color=colour, fontsize=6)
+        panel.set_xticks([x + 0.5 for x in range(len(datasets))], datasets, rotation=30, ha="right")
+        panel.set_yticks([y + 0.5 for y in range(len(scenarios))], scenarios)
+        panel.tick_params(length=0)
+        panel.spines[:].set_visible(False)
+        panel.set_title(method_title(method))
+    figure.colorbar(colours, ax=panels, shrink=0.5, extend="max").set_label("regret in points: mean (worst)")
+    return figure
+
+
+_CAPTION = (
+    "Score: H-score if the target has common and private samples, accuracy (mean over classes) if nothing is private, "
+    "fraction rejected as unknown if nothing is common. Oracle: score of the best threshold on the same confidence. "
+    "Regret: oracle − score, in points. Below half: jobs whose score is less than half of the oracle. Means over jobs; "
+    "in the last row over data sets."
+)
+COLUMNS = ("data set", "scenarios", "jobs", "score", "oracle", "regret", "worst regret", "below half")
+"""Columns of the table of summaries."""
+
+
+def summary_cells(summary: FamilySummary) -> list[str]:
+    """Return the cells of a summary, one for each of `COLUMNS`."""
+    failed = f" ({summary.n_failed} failed)" if summary.n_failed else ""
+    worst = f" ({summary.worst})" if summary.worst else ""
+    return [
+        summary.dataset,
+        summary.family,
+        f"{summary.n_jobs}{failed}",
+        *(_number(value) for value in (summary.score, summary.oracle, summary.regret)),
+        f"{_number(summary.worst_regret)}{worst}",
+        str(summary.n_below_half),
+    ]
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:.1f}"
+
+
+def _csv(scores: Sequence[ScenarioScore]) -> str:
+    rows = []
+    for one in scores:
+        values = {name: f"{value:.2f}" if isinstance(value, float) else value for name, value in asdict(one).items()}
+        rows.append((values | {"failure": " ".join(one.failure.split())}).values())
+    return table_text([field.name for field in fields(ScenarioScore)], rows)
+
+
+def summaries_to_markdown(scores: Sequence[ScenarioScore], *, purpose: str) -> str:
+    """Return a Markdown table per method, with a caption above all of them."""
+    splits = sorted({one.split for one in scores})
+    lines = [f"Splits: {purpose} ({', '.join(map(str, splits))}). {_CAPTION}"]
+    summaries = summarise(scores)
+    for method in dict.fromkeys(summary.method for summary in summaries):
+        lines += [
+            "",
+            f"**{method_title(method)}**",
+            "",
+            markdown_row(COLUMNS),
+            markdown_row([":--", ":--", *["--:"] * 6]),
+        ]
+        lines += [markdown_row(summary_cells(summary)) for summary in summaries if summary.method == method]
+    return "\n".join(lines) + "\n"

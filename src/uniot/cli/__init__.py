@@ -10,18 +10,24 @@ import typer
 
 from uniot import __version__
 from uniot.cli.adapt import adapt
-from uniot.cli.ask import ask, tell
+from uniot.cli.ask import ask
 from uniot.cli.benchmark import benchmark
-from uniot.cli.catalogue import app as data
-from uniot.cli.catalogue import methods
+from uniot.cli.data import app as data
 from uniot.cli.demo import demo
 from uniot.cli.embed import embed
-from uniot.cli.labelled import train_source
+from uniot.cli.evaluate import evaluate
+from uniot.cli.export import export
+from uniot.cli.label import label
+from uniot.cli.methods import methods
 from uniot.cli.options import Command, Group, Interrupted
 from uniot.cli.predict import predict
-from uniot.cli.results import evaluate
-from uniot.cli.runs import export, label, pull, push, report
+from uniot.cli.pull import pull
+from uniot.cli.push import push
+from uniot.cli.report import report
+from uniot.cli.schema import schema
 from uniot.cli.screen import print_anywhere, print_line
+from uniot.cli.tell import tell
+from uniot.cli.train_source import train_source
 from uniot.errors import RunInterrupted, UniotError
 
 app = typer.Typer(
@@ -49,6 +55,7 @@ for command in (
     push,
     pull,
     methods,
+    schema,
     benchmark,
 ):
     app.command(cls=Command)(command)

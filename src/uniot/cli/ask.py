@@ -1,4 +1,4 @@
-"""`uniot ask` and `uniot tell`: a person's answers about samples of a finished run."""
+"""`uniot ask`: questions about single samples of a finished run, on a page, in the terminal or in a table."""
 
 from __future__ import annotations
 
@@ -22,16 +22,20 @@ from uniot.cli.page import (
     serve_page,
 )
 from uniot.cli.screen import is_interactive, print_line, show_next, working
-from uniot.errors import DataError, SettingsError
+from uniot.errors import SettingsError
 from uniot.io.text import command, counted, plural, quoted
+from uniot.io.visible import visible
 
 if TYPE_CHECKING:
     from uniot.labelling.questions import Question
     from uniot.labelling.session import LabellingSession
     from uniot.runs import Run
-    from uniot.runs.pictures import Pictures
+    from uniot.runs.texts import Texts
 
 _MOST_CLASSES_LISTED = 40
+# A longer text is cut: the question shall stay on the screen.
+_MOST_LETTERS, _MOST_LETTERS_IN_TABLE = 800, 2000
+_INDENT = "   "
 
 
 def ask(
@@ -55,11 +59,11 @@ def ask(
     host: PageHost = LOCALHOST,
     allow_network: AllowNetwork = False,
 ) -> None:
-    """Ask you about single images: is this one of your classes? Every answer improves the line to the unknown.
+    """Ask you about single samples: is this one of your classes? Every answer improves the threshold to the unknown.
 
-    The questions are on the page of `uniot label`, in your browser. With --terminal, if the run has no images, or if
-    the answers come from a pipe, they are asked in the terminal; an option of the page, such as --open, opens it for
-    any run.
+    The questions are on the page of `uniot label`, in your browser. With --terminal, if the run has neither images
+    nor texts, or if the answers come from a pipe, they are asked in the terminal; an option of the page, such as
+    --open, opens it for any run.
 
     Keys, in the terminal each with Enter: y for the nearest class, c for another class, n for none of them, s if you
     cannot tell, u to undo; in the terminal, q to stop. Every answer is saved at once, and used by `uniot predict`,
@@ -80,59 +84,30 @@ def ask(
     if out is not None:
         check_writable(out, (".csv",))
     if not (in_terminal or forget or questions is not None) and (page or _can_show_page(run)):
-        _check_not_written(run)
+        check_not_written(run)
         serve_page(run, page, command("ask", run), "questions")
         return
-    with _session(run) as (opened, session):
+    with open_session(run) as (opened, session):
         if forget:
             _forget(session)
         elif questions is not None and out is not None:
             _write_questions(session, questions, out, run)
         else:
-            _ask_in_terminal(session, opened.pictures, run)
-
-
-def tell(
-    run: Annotated[Path, typer.Argument(help="Folder of a finished run.")],
-    answers: Annotated[
-        Path, typer.Argument(help="Table with path and answer, as `uniot ask --questions` writes it, filled in.")
-    ],
-) -> None:
-    """Read answers about single images from a table: a class, `unknown` for none of them, `?` or nothing if unsure.
-
-    All answers are used, or none if one of them cannot be.
-
-    Example: `uniot tell run/ questions.csv`
-    """
-    from uniot.labelling.formats import parse_answers, read_text
-
-    text = read_text(answers)
-    with _session(run) as (_, session):
-        try:
-            found = parse_answers(text, session.target)
-        except DataError as error:
-            raise DataError(f"{answers}: {error}") from None
-        if found.n_repeated:
-            print_line(
-                f"{counted(found.n_repeated, 'sample')} {plural(found.n_repeated, 'has', 'have')} several answers; the "
-                "last one counts."
-            )
-        outcome = session.tell(found.answers)
-        print_line(outcome.message)
-        _show_share(session)
-    show_next({command("report", run): "a page to look at", command("ask", run): "more questions"})
+            _ask_in_terminal(session, opened, run)
 
 
 def _can_show_page(run: Path) -> bool:
-    """Return whether the questions are asked on the page: a person is at the terminal, and there are images."""
+    """Return whether to ask on the page: a person is at the terminal, and there is more to see than names."""
     from importlib.util import find_spec
 
+    from uniot.runs.files import RunFiles
     from uniot.runs.pictures import Pictures
 
-    return is_interactive() and all(map(find_spec, PACKAGES)) and Pictures.open(run) is not None
+    can_show = is_interactive() and all(map(find_spec, PACKAGES))
+    return can_show and (RunFiles(run).shown.is_file() or Pictures.open(run) is not None)
 
 
-def _check_not_written(run: Path) -> None:
+def check_not_written(run: Path) -> None:
     """Raise RunFolderError if another process writes the run, such as `uniot adapt`."""
     from uniot.runs import Run
 
@@ -141,20 +116,20 @@ def _check_not_written(run: Path) -> None:
 
 
 @contextmanager
-def _session(run: Path) -> Iterator[tuple[Run, LabellingSession]]:
+def open_session(run: Path) -> Iterator[tuple[Run, LabellingSession]]:
     """Open the answers of a run; afterwards its tables are up to date."""
     with working("Loading the run"):
         from uniot.labelling.publishing import Publisher
+        from uniot.labelling.samples import TargetSamples
         from uniot.labelling.session import LabellingSession
         from uniot.labelling.store import LabelStore, label_lock
-        from uniot.labelling.target import Target
         from uniot.runs import Run
 
         opened = Run.open(run)
         opened.require_target("to ask about")
-        _check_not_written(run)
-        target = Target.of_run(opened)
-    with label_lock(run), closing(LabelStore(opened.files.annotations, target.digest)) as store:
+        check_not_written(run)
+        target = TargetSamples.of_run(opened)
+    with label_lock(run), closing(LabelStore.of_run(opened, target.digest)) as store:
         session = LabellingSession(target, store)
         with Publisher(session, opened.saved_model):
             yield opened, session
@@ -166,19 +141,16 @@ def _forget(session: LabellingSession) -> None:
     from uniot.labelling.actions import ForgetAnswers
 
     print_line(session.act(ForgetAnswers(kind="forget"), session.revision).message)
-    _show_share(session)
+    show_share(session)
 
 
 def _write_questions(session: LabellingSession, n: int, out: Path, run: Path) -> None:
     from uniot.io.csv_tables import write_table
 
-    questions = session.questions(n)
-    write_table(
-        out,
-        ("path", "label", "nearest", "answer"),
-        [(one.name, one.believed, _nearest(one), None) for one in questions],
-        keep_empty=True,
-    )
+    questions, texts = session.questions(n), session.target.texts
+    columns = ("path", *(() if texts is None else (texts.kind,)), "label", "nearest", "answer")
+    lines = [(one.name, *_text_cell(texts, one.row), one.believed, _nearest(one), None) for one in questions]
+    write_table(out, columns, lines, keep_empty=True)
     if len(questions) < n:
         print_line(f"Only {counted(len(questions), 'sample')} {plural(len(questions), 'has', 'have')} no answer yet.")
     print_line(
@@ -187,11 +159,15 @@ def _write_questions(session: LabellingSession, n: int, out: Path, run: Path) ->
     )
 
 
+def _text_cell(texts: Texts | None, row: int) -> tuple[str, ...]:
+    return () if texts is None else (texts.short("target", row, _MOST_LETTERS_IN_TABLE),)
+
+
 def _nearest(question: Question) -> str:
     return ", ".join(f"{name} {cosine:.2f}" for name, cosine in question.nearest)
 
 
-def _ask_in_terminal(session: LabellingSession, pictures: Pictures | None, run: Path) -> None:
+def _ask_in_terminal(session: LabellingSession, opened: Run, run: Path) -> None:
     n_answered = 0
     while True:
         asked = session.questions()
@@ -199,7 +175,7 @@ def _ask_in_terminal(session: LabellingSession, pictures: Pictures | None, run: 
             print_line("Every sample has an answer.")
             break
         question = asked[0]
-        _show_question(question, pictures, n_answered + 1)
+        _show_question(question, opened, n_answered + 1)
         said = _typed(session, question)
         if said == "stop":
             break
@@ -208,7 +184,7 @@ def _ask_in_terminal(session: LabellingSession, pictures: Pictures | None, run: 
             continue
         session.tell({question.row: said})
         n_answered += 1
-        _show_share(session)
+        show_share(session)
         _show_whether_settled(session)
     n_unsure, n_said = int(session.state.cannot_tell.sum()), int(session.state.by_hand.sum())
     if n_unsure and not n_said:
@@ -216,16 +192,34 @@ def _ask_in_terminal(session: LabellingSession, pictures: Pictures | None, run: 
     show_next({command("report", run): "a page to look at", command("ask", run): "more questions"})
 
 
-def _show_question(question: Question, pictures: Pictures | None, number: int) -> None:
+def _show_question(question: Question, opened: Run, number: int) -> None:
     print_line("")
     print_line(f"{number}. {question.name}")
-    path = None if pictures is None else pictures.path("target", question.row)
+    path = None if opened.pictures is None else opened.pictures.path("target", question.row)
     if path is not None:
-        print_line(f"   {path}")
+        print_line(f"{_INDENT}{path}")
+    if opened.texts is not None:
+        for line in _text_lines(opened.texts, question.row):
+            print_line(line)
     print_line(f"   now: {question.believed}; nearest: {_nearest(question)}")
     print_line(
         f"   y {question.nearest[0][0]} | c another class | n none of your classes | s cannot tell | u undo | q stop"
     )
+
+
+def _text_lines(texts: Texts, row: int) -> list[str]:
+    """Return the text of a sample as lines that fit into the terminal; an address in a single line, to be clicked."""
+    from shutil import get_terminal_size
+    from textwrap import wrap
+
+    # Escaped before it is broken: what cannot be seen takes more letters then.
+    text = visible(texts.short("target", row, _MOST_LETTERS))
+    if texts.are_links:
+        return [f"{_INDENT}{text}"]
+    width = max(20, min(100, get_terminal_size().columns - 1))
+    # The bar tells the text from the lines of the question, which it might imitate.
+    bar = f"{_INDENT}| "
+    return wrap(text, width, initial_indent=bar, subsequent_indent=bar, break_on_hyphens=False)
 
 
 def _typed(session: LabellingSession, question: Question) -> int | Literal["undo", "stop"]:
@@ -285,11 +279,12 @@ def _undo(session: LabellingSession, n_answered: int) -> int:
         print_line("There is no answer to undo.")
         return 0
     print_line(session.act(Undo(kind="undo", of=step.id), session.revision).message)
-    _show_share(session)
+    show_share(session)
     return 1
 
 
-def _show_share(session: LabellingSession) -> None:
+def show_share(session: LabellingSession) -> None:
+    """Print the estimated share of unknown samples after the answers."""
     print_line(session.estimate().sentence)
 
 

@@ -25,9 +25,9 @@ from uniot.errors import DataError, SettingsError
 
 if TYPE_CHECKING:
     from uniot.benchmark.jobs import Job
-    from uniot.benchmark.protocol import TaskSet
-    from uniot.benchmark.runner import Launcher, Summary
+    from uniot.benchmark.runner import FinishedBenchmark, Launcher
     from uniot.benchmark.studies import Study
+    from uniot.benchmark.tasks import TaskSet
     from uniot.datasets.catalogue import ClassSplit
 
 _DATA, _SPLIT, _WHERE = "Data", "A split of your own", "Where it runs"
@@ -102,14 +102,16 @@ def benchmark(
             rich_help_panel=_DATA,
         ),
     ] = None,
-    weights: Annotated[Path | None, typer.Option(help="Its weights from a file.", rich_help_panel=_DATA)] = None,
+    weights: Annotated[
+        Path | None, typer.Option(help="File with the weights of the backbone.", rich_help_panel=_DATA)
+    ] = None,
     incomplete: Annotated[
         bool,
         typer.Option("--incomplete", help="Accept data that are not complete, for trials.", rich_help_panel=_DATA),
     ] = False,
     store: Annotated[
         Path | None,
-        typer.Option(help="Folder that keeps embeddings between runs; by default your own.", rich_help_panel=_DATA),
+        typer.Option(help="Folder that keeps embeddings between runs; by default a cache.", rich_help_panel=_DATA),
     ] = None,
     split: Annotated[
         Path | None,
@@ -118,13 +120,13 @@ def benchmark(
         ),
     ] = None,
     common: Annotated[
-        str | None, typer.Option(help="Classes of both, separated by commas.", rich_help_panel=_SPLIT)
+        str | None, typer.Option(help="Common classes, separated by commas.", rich_help_panel=_SPLIT)
     ] = None,
     source_private: Annotated[
-        str | None, typer.Option(help="Classes of the source alone.", rich_help_panel=_SPLIT)
+        str | None, typer.Option(help="Classes that only the source has.", rich_help_panel=_SPLIT)
     ] = None,
     target_private: Annotated[
-        str | None, typer.Option(help="Classes of the target alone.", rich_help_panel=_SPLIT)
+        str | None, typer.Option(help="Classes that only the target has.", rich_help_panel=_SPLIT)
     ] = None,
     purpose: Annotated[
         str | None,
@@ -264,14 +266,16 @@ def benchmark(
     )
 
 
-def _run(jobs: list[Job], out: Path, launcher: Launcher, shown: Callable[[Summary, Path], list[Path]]) -> None:
+def _run(
+    jobs: list[Job], out: Path, launcher: Launcher, shown: Callable[[FinishedBenchmark, Path], list[Path]]
+) -> None:
     """Run the jobs, print and write the results, and exit with 1 if a job failed."""
     from uniot.benchmark.runner import run_benchmark
 
     with watching(jobs, launcher.count, console(err=True)) as watcher:
-        summary = run_benchmark(jobs, out, launcher, watcher)
-    show_end(summary, out, shown(summary, out))
-    if summary.failures:
+        finished = run_benchmark(jobs, out, launcher, watcher)
+    show_end(finished, out, shown(finished, out))
+    if finished.failures:
         raise typer.Exit(1)
 
 

@@ -12,8 +12,8 @@ from uniot.errors import DataError, SettingsError
 
 if TYPE_CHECKING:
     from uniot.benchmark.jobs import Job, Options
-    from uniot.benchmark.protocol import TaskSet
     from uniot.benchmark.runner import Launcher
+    from uniot.benchmark.tasks import TaskSet
     from uniot.datasets.catalogue import ClassSplit
 
 _JOBS_ON_SLURM = 100
@@ -26,7 +26,7 @@ def comma_separated(text: str | None) -> list[str]:
 
 def own_split(file: Path | None, lists: tuple[str | None, str | None, str | None]) -> dict[str, ClassSplit] | None:
     """Return the user's split by its name, from a file or from three lists of classes; None if neither is given."""
-    from uniot.benchmark.protocol import custom_split, read_split
+    from uniot.benchmark.splits import custom_split, read_split
 
     given = any(part is not None for part in lists)
     if file is not None and given:
@@ -39,7 +39,7 @@ def own_split(file: Path | None, lists: tuple[str | None, str | None, str | None
 def find_tasks(dataset: str, features: Path | None, images: Path | None, *, is_own: bool) -> TaskSet:
     """Return the tasks of the published set of this name, or of the user's set if `is_own`."""
     from uniot.benchmark.features import domain_names
-    from uniot.benchmark.protocol import TaskSet, folder_name
+    from uniot.benchmark.tasks import TaskSet, folder_name
 
     try:
         return TaskSet.of_published(dataset)
@@ -87,12 +87,12 @@ def embed_images(
     from uniot.benchmark.features import holds_domain
     from uniot.config import ImageSettings
     from uniot.images.backbones import ImageReader
-    from uniot.images.extraction import UnusableImage
+    from uniot.images.embedding import ReadOptions, UnusableImage
+    from uniot.images.embedding import embed_images as embed
     from uniot.images.files import labelled_images
     from uniot.images.store import EmbeddingStore
     from uniot.io.embedding_files import write_embeddings
     from uniot.io.files import only_one_writer, replacing
-    from uniot.training.images import Reading, read_collection
 
     folder = out / "embeddings"
     letters = dict.fromkeys(letter for task in task_names for letter in tasks.pair(task))
@@ -101,7 +101,7 @@ def embed_images(
     )
     with only_one_writer(out), reading_progress({}) as progress:
         # An image that cannot be read changes what is compared, so it is an error unless --incomplete is given.
-        reading = Reading(EmbeddingStore(store), strict=not incomplete, progress=progress)
+        options = ReadOptions(EmbeddingStore(store), strict=not incomplete, progress=progress)
         for letter in letters:
             name = tasks.domains[letter]
             if tasks.published is None:
@@ -109,7 +109,7 @@ def embed_images(
             else:
                 files = tasks.published.domain_files(images, letter, as_published=not incomplete)
             try:
-                found = read_collection(files, reader, reading, collection=name)
+                found = embed(files, reader, options, collection=name)
             except UnusableImage as error:
                 raise DataError(f"{error} Or give --incomplete, to leave such images out in a trial.") from None
             labels = np.array([str(file.label) for file in found.files])
@@ -215,8 +215,9 @@ def named_features(dataset: str | None, features: Sequence[str]) -> dict[str, Pa
 
 def make_launcher(out: Path, jobs: int | None, threads: int, parameters: list[str], *, slurm: bool) -> Launcher:
     """Return what runs the jobs: processes of this machine, or Slurm."""
-    from uniot.benchmark.worker_pool import Cluster, LocalWorkers
-    from uniot.images.reading import available_cores
+    from uniot.benchmark.local_workers import LocalWorkers
+    from uniot.benchmark.slurm import SlurmArrays
+    from uniot.images.embedding import available_cores
 
     if not slurm:
         if parameters:
@@ -224,7 +225,7 @@ def make_launcher(out: Path, jobs: int | None, threads: int, parameters: list[st
         return LocalWorkers(jobs or max(1, available_cores() // threads))
     values = {"cpus_per_task": threads} | dict(map(_parameter, parameters))
     kind = str(values.pop("cluster", "slurm"))
-    return Cluster(out, jobs or _JOBS_ON_SLURM, kind, values)
+    return SlurmArrays(out, jobs or _JOBS_ON_SLURM, kind, values)
 
 
 def _parameter(text: str) -> tuple[str, int | float | str]:

@@ -21,20 +21,20 @@ from uniot.errors import DataError, MissingPackageError
 from uniot.io.text import counted
 
 if TYPE_CHECKING:
-    from uniot.benchmark.averages import Cell
+    from uniot.benchmark.averages import MeanScore
     from uniot.benchmark.jobs import Job
-    from uniot.benchmark.protocol import TaskSet
     from uniot.benchmark.results import Result
-    from uniot.benchmark.runner import Summary, Watcher
+    from uniot.benchmark.runner import FinishedBenchmark, Watcher
     from uniot.benchmark.studies import Finding, Study
     from uniot.benchmark.tables import Table
+    from uniot.benchmark.tasks import TaskSet
 
 _MOST_FAILURES = 20
 # Columns of a table in a file, where no terminal sets the width.
 _WIDTH_OF_A_FILE = 240
 
 
-def show(summary: Summary, out: Path, dataset: str) -> list[Path]:
+def show(finished: FinishedBenchmark, out: Path, dataset: str) -> list[Path]:
     """Print the H-scores, write every table, and draw the critical-difference diagram if there are enough tasks.
 
     Returns:
@@ -45,29 +45,28 @@ def show(summary: Summary, out: Path, dataset: str) -> list[Path]:
     from uniot.benchmark.tables import make_tables
 
     screen = console(_WIDTH_OF_A_FILE)
-    for table in make_tables(summary.results, "h", dataset=dataset):
+    for table in make_tables(finished.results, "h", dataset=dataset):
         screen.print(_on_screen(table))
         screen.print(table.caption)
-    written = write_tables(out, summary.results, dataset=dataset)
+    written = write_tables(out, finished.results, dataset=dataset)
     # Few methods or tasks cannot be ranked, and figures need an extra.
     with suppress(DataError, MissingPackageError):
-        written += write_critical_difference(out / "figures", "ranks", rank_methods(summary.results))
+        written += write_critical_difference(out / "figures", "ranks", rank_methods(finished.results))
     return written
 
 
-def show_study(study: Study, summary: Summary, out: Path, task_set: TaskSet) -> list[Path]:
+def show_study(study: Study, finished: FinishedBenchmark, out: Path, task_set: TaskSet) -> list[Path]:
     """Print the H-scores for each value that the study varies, and write all findings and figures.
 
     Returns:
         The files that were written.
     """
-    from uniot.benchmark.figures import write_study
-    from uniot.benchmark.studies import study_findings
+    from uniot.benchmark.studies import study_findings, write_study
 
     if not study.axes:
-        tables = show(summary, out, task_set.name)
-        return [*write_study(out, study, study_findings(study, summary.results, task_set.published)), *tables]
-    findings = study_findings(study, summary.results)
+        tables = show(finished, out, task_set.name)
+        return [*write_study(out, study, study_findings(study, finished.results, task_set.published)), *tables]
+    findings = study_findings(study, finished.results)
     screen = console(_WIDTH_OF_A_FILE)
     for axis in study.axes:
         of_axis = [finding for finding in findings if (finding.axis, finding.score) == (axis.name, "h")]
@@ -90,15 +89,15 @@ def _spread(finding: Finding) -> str:
     return f"{finding.mean:.1f}" if finding.deviation is None else f"{finding.mean:.1f} ± {finding.deviation:.1f}"
 
 
-def show_end(summary: Summary, out: Path, written: list[Path]) -> None:
+def show_end(finished: FinishedBenchmark, out: Path, written: list[Path]) -> None:
     """Print failed jobs, the number of jobs, and where the results are."""
     screen = console()
-    for failure in summary.failures[:_MOST_FAILURES]:
+    for failure in finished.failures[:_MOST_FAILURES]:
         screen.print(f"Failed: {failure.job}: {failure.reason} See {failure.folder}/")
-    n_jobs, n_failed = len(summary.results), len(summary.failures)
+    n_jobs, n_failed = len(finished.results), len(finished.failures)
     if n_failed > _MOST_FAILURES:
         screen.print(f"… and {n_failed - _MOST_FAILURES} more, each in results.csv with its reason")
-    before = f", {summary.n_kept} of them before" if summary.n_kept else ""
+    before = f", {finished.n_kept} of them before" if finished.n_kept else ""
     tops = dict.fromkeys(out / path.relative_to(out).parts[0] for path in written)
     names = [f"{top.name}/" if top.is_dir() else top.name for top in tops]
     screen.print(
@@ -120,7 +119,7 @@ def _on_screen(table: Table) -> RichTable:
     return shown
 
 
-def _cell(cell: Cell) -> str:
+def _cell(cell: MeanScore) -> str:
     deviation = "" if cell.deviation is None else f" ± {cell.deviation:.1f}"
     failed = f" ({cell.n_failed} failed)" if cell.n_failed and cell.mean is not None else ""
     reported = "" if cell.reported is None else f" [{cell.reported:.1f}]"
@@ -130,17 +129,16 @@ def _cell(cell: Cell) -> str:
     return f"{mark}{mean}{deviation}{mark}{failed}{reported}"
 
 
-def show_universality(jobs: Sequence[Job], summary: Summary, out: Path, *, purpose: str) -> list[Path]:
+def show_universality(jobs: Sequence[Job], finished: FinishedBenchmark, out: Path, *, purpose: str) -> list[Path]:
     """Print the summaries per family of scenarios and write all scores.
 
     Returns:
         The files that were written.
     """
-    from uniot.benchmark.figures import COLUMNS, summary_cells, write_universality
     from uniot.benchmark.tables import method_title
-    from uniot.benchmark.universality import scenario_scores, summarise
+    from uniot.benchmark.universality import COLUMNS, scenario_scores, summarise, summary_cells, write_universality
 
-    scores = scenario_scores(jobs, summary.results)
+    scores = scenario_scores(jobs, finished.results)
     screen = console(_WIDTH_OF_A_FILE)
     summaries = summarise(scores)
     for method in dict.fromkeys(one.method for one in summaries):
@@ -154,16 +152,16 @@ def show_universality(jobs: Sequence[Job], summary: Summary, out: Path, *, purpo
     return write_universality(out, scores, purpose=purpose)
 
 
-def show_answers(jobs: Sequence[Job], summary: Summary, out: Path, *, purpose: str) -> list[Path]:
+def show_answers(jobs: Sequence[Job], finished: FinishedBenchmark, out: Path, *, purpose: str) -> list[Path]:
     """Print the regret by the number of simulated answers and write all scores.
 
     Returns:
         The files that were written.
     """
     from uniot.benchmark.answers import COLUMNS, answer_rows, summarise_answers, summary_lines, write_answers
-    from uniot.benchmark.runner import read_oracle_answers
+    from uniot.benchmark.job_files import read_oracle_answers
 
-    done = [job for job, result in zip(jobs, summary.results, strict=True) if not result.failure]
+    done = [job for job, result in zip(jobs, finished.results, strict=True) if not result.failure]
     rows = answer_rows(done, [read_oracle_answers(job.folder(out)) for job in done])
     shown = RichTable(box=None, pad_edge=False)
     for place, column in enumerate(COLUMNS):
@@ -228,7 +226,7 @@ class PlainLines:
 
 
 @dataclass
-class _Cell:
+class _JobCount:
     """Finished jobs of one method in one column."""
 
     total: int = 0
@@ -249,7 +247,7 @@ class LiveTable:
     def __init__(self, jobs: Sequence[Job], at_once: int) -> None:
         self._methods = list(dict.fromkeys(job.method for job in jobs))
         self._columns = list(dict.fromkeys(_column(job) for job in jobs))
-        self._cells = {(method, column): _Cell() for method in self._methods for column in self._columns}
+        self._cells = {(method, column): _JobCount() for method in self._methods for column in self._columns}
         for job in jobs:
             self._cells[job.method, _column(job)].total += 1
         self._n_left = len(jobs)

@@ -45,7 +45,7 @@ def demo(
     import numpy as np
 
     with working("Loading PyTorch"):
-        from uniot.cli.results import score_run
+        from uniot.adaptation.evaluation import score_run
         from uniot.datasets.digits import DEMO_SETTINGS, load_digits_pair, rewrite
         from uniot.estimators import UniNCM, UniOT
         from uniot.runs import RunFiles

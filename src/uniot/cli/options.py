@@ -18,6 +18,7 @@ from uniot.io.visible import visible
 
 if TYPE_CHECKING:
     from uniot.config import ImageSettings, Settings
+    from uniot.training.source_model import SourceModel
 
 
 # The class of usage errors, which typer does not export.
@@ -94,6 +95,12 @@ def check_folder(folder: Path) -> None:
         raise RunFolderError(f"{place} cannot be written to. Give a folder in which you may write.")
 
 
+def check_encoder(encoder: str | None, text: str | None) -> None:
+    """Raise SettingsError if a network for texts is given without a column of texts."""
+    if encoder is not None and text is None:
+        raise SettingsError("--encoder embeds texts, and no column of texts is given. Give --text COLUMN too.")
+
+
 def refuse_for_embeddings(options: Mapping[str, object], why: str) -> None:
     """Raise SettingsError if options for images are given with embeddings.
 
@@ -137,6 +144,59 @@ class Log(Enum):
     TENSORBOARD = "tensorboard"
     MLFLOW = "mlflow"
     WANDB = "wandb"
+
+
+TABLES = "Tables"
+LabelColumn = Annotated[
+    str | None,
+    typer.Option(
+        "--label",
+        metavar="COLUMN",
+        help="Column of the labels; of obs for cells. Default: label, class or y; cell_type for cells.",
+        rich_help_panel=TABLES,
+        show_default=False,
+    ),
+]
+IdsColumn = Annotated[
+    str | None,
+    typer.Option(
+        "--ids",
+        metavar="COLUMN",
+        help="Column of the names of the samples. Default: ids or path; without one they are numbered.",
+        rich_help_panel=TABLES,
+        show_default=False,
+    ),
+]
+ShowColumn = Annotated[
+    str | None,
+    typer.Option(
+        "--show",
+        metavar="COLUMN",
+        help="Column of what a person sees of each sample: paths of images, links or texts.",
+        rich_help_panel=TABLES,
+        show_default=False,
+    ),
+]
+TextColumn = Annotated[
+    str | None,
+    typer.Option(
+        "--text",
+        metavar="COLUMN",
+        help="Column of texts, which are embedded; the other columns of numbers are not read.",
+        rich_help_panel=TABLES,
+        show_default=False,
+    ),
+]
+EncoderName = Annotated[
+    str | None,
+    typer.Option(
+        "--encoder",
+        metavar="NAME",
+        help="Network that embeds the texts: a model or folder of sentence-transformers. Default: all-MiniLM-L6-v2.",
+        rich_help_panel=TABLES,
+        show_default=False,
+    ),
+]
 
 
 PrivatePrior = Annotated[
@@ -224,6 +284,43 @@ def chosen_settings(
     values |= {name: value for name, value in given.items() if value is not None}
     image_values |= {name: value for name, value in of_images.items() if value is not None}
     return Settings.checked(**values), ImageSettings.checked(**image_values)
+
+
+def settings_for_model(
+    model: SourceModel | None,
+    model_file: Path | None,
+    file: Path | None,
+    given: Mapping[str, Any],
+    of_images: Mapping[str, Any],
+) -> tuple[Settings, ImageSettings]:
+    """Return the settings of a run; those that a source model requires are taken from it.
+
+    Args:
+        model: the source model that the run adapts; None if it has labelled samples.
+        model_file: its file, for error messages.
+        file: as for `chosen_settings`.
+        given: as for `chosen_settings`.
+        of_images: as for `chosen_settings`.
+
+    Raises:
+        SettingsError: a setting differs from that of the source model.
+    """
+    if model is None:
+        return chosen_settings(file, given, of_images)
+    required = {name: getattr(model.settings, name) for name in ("method", "feature_size", "input_norm")}
+    of_reader = {}
+    if model.reader is not None:
+        of_reader = model.reader.settings.model_dump(include={"backbone", "weights", "flip", "fine_tune"})
+    chosen, images = chosen_settings(file, given, of_images, required, of_reader)
+    found = chosen.model_dump() | images.model_dump()
+    for name, value in (required | of_reader).items():
+        if found[name] != value:
+            own = "the weights that it contains" if name == "weights" else f"{name} {value}"
+            raise SettingsError(
+                f"{name} is {found[name]}, and {model_file} was trained with {own}. Leave it out, or train another "
+                "source model with `uniot train-source`."
+            )
+    return chosen, images
 
 
 def _unset(settings: Settings | ImageSettings, values: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -25,10 +25,10 @@ from uniot.io.text import command, counted, listed, plural, quoted
 from uniot.io.visible import escape_output, visible, visible_text
 
 if TYPE_CHECKING:
-    from uniot.images.reading import Skipped
+    from uniot.images.embedding import Skipped
     from uniot.io.predictions import Prediction
     from uniot.runs import RunFiles
-    from uniot.training.images import ImageCollections
+    from uniot.training.domains import ImagePair
     from uniot.training.model import AdaptedModel
 
 _MOST_LINES = 15
@@ -211,6 +211,22 @@ def show_private_classes(model: AdaptedModel, run: Path) -> None:
         screen.print(f"Your classes that were not found: {listed(absent, _MOST_LINES)}.")
 
 
+def show_descriptions(model: AdaptedModel, run: Path) -> None:
+    """Print the names that are suggested for the largest new groups of a run, if it describes them."""
+    from uniot.runs.group_descriptions import GroupDescriptions
+
+    descriptions = GroupDescriptions.open(run)
+    if descriptions is None:
+        return
+    screen, sizes = console(), Counter(model.target.group[model.target.group >= 0].tolist())
+    largest = [group for group, _ in sizes.most_common() if descriptions.of(group).suggestions]
+    if not largest:
+        return
+    screen.print("Names that the new groups suggest:")
+    for group in largest[:_MOST_LINES]:
+        screen.print(f"  group {group} ({sizes[group]:,}): {', '.join(descriptions.of(group).suggestions)}")
+
+
 def show_warning(words: str) -> None:
     """Print a warning."""
     console().print(f"Warning: {words}")
@@ -219,8 +235,6 @@ def show_warning(words: str) -> None:
 def show_reliability(model: AdaptedModel, shown: Collection[str] = ()) -> None:
     """Print the estimated accuracy, and the warnings that were not shown before."""
     screen, found = console(), model.reliability_of_decision
-    if found is None:
-        return
     if found.accuracy is not None:
         screen.print(found.sentence)
     for words in found.warnings:
@@ -228,18 +242,23 @@ def show_reliability(model: AdaptedModel, shown: Collection[str] = ()) -> None:
             show_warning(words)
 
 
-def show_reading(run: ImageCollections, files: RunFiles) -> None:
+def show_reading(images: ImagePair, files: RunFiles) -> None:
     """Print how many files could not be read, and how many are in both collections."""
-    screen, in_both = console(), len(run.duplicates)
-    if run.skipped:
-        screen.print(skipped_line(run.skipped, files.skipped))
-    for label, one in run.lost_classes.items():
+    screen, in_both = console(), len(images.duplicates)
+    if images.skipped:
+        screen.print(skipped_line(images.skipped, files.skipped))
+    for label, one in images.lost_classes.items():
         screen.print(lost_line(label, one))
     if in_both:
         screen.print(
             f"{counted(in_both, 'image')} {plural(in_both, 'is', 'are')} in both collections, byte for byte. "
             f"See {quoted(files.duplicates)}."
         )
+
+
+def labelled_line(place: Path, number: int, n_classes: int, kind: str) -> str:
+    """Return a sentence on how many labelled samples there are, such as images."""
+    return f"Labelled: {counted(number, kind)} of {counted(n_classes, 'class', 'classes')} in {place}."
 
 
 def skipped_line(skipped: Sequence[Skipped], table: Path | str | None) -> str:
@@ -322,11 +341,12 @@ def fitting_progress(title: str, shown: bool = True) -> Iterator[OnStep | None]:
 
 
 @contextmanager
-def reading_progress(titles: Mapping[str, str]) -> Iterator[Callable[[str], OnProgress]]:
+def reading_progress(titles: Mapping[str, str], kind: str = "image") -> Iterator[Callable[[str], OnProgress]]:
     """Show on standard error how many images of a collection were read, and how fast.
 
     Args:
         titles: what is shown of the collections, such as their places, by their names.
+        kind: what is read, in the singular.
 
     Yields:
         A function from the name of a collection to the callback that reports its progress.
@@ -337,9 +357,11 @@ def reading_progress(titles: Mapping[str, str]) -> Iterator[Callable[[str], OnPr
         def of(collection: str) -> OnProgress:
             title = titles.get(collection, collection)
             if not screen.is_terminal:
-                return _PrintedReading(title)
+                return _PrintedReading(title, kind)
             bar = stack.enter_context(closing(_Bar(screen, f"reading {_short(visible(title), screen.width)}")))
-            return lambda done, total, computed, speed: bar.show(done, total, _speed(done, total, computed, speed))
+            return lambda done, total, computed, speed: bar.show(
+                done, total, _speed(done, total, computed, speed, kind)
+            )
 
         yield of
 
@@ -410,18 +432,18 @@ class _Bar:
 class _PrintedReading:
     """Progress as lines on standard error, one per tenth of a collection, if that is not a terminal."""
 
-    def __init__(self, title: str) -> None:
-        self._title, self._next = title, 0
+    def __init__(self, title: str, kind: str) -> None:
+        self._title, self._kind, self._next = title, kind, 0
 
     def __call__(self, done: int, total: int, computed: int, per_second: float) -> None:
         if done < self._next and done != total:
             return
         if not done:
-            number = f": {counted(total, 'image')}" if total else ""
+            number = f": {counted(total, self._kind)}" if total else ""
             _print_to_stderr(f"Reading {self._title}{number} …")
             return
-        speed = _speed(done, total, computed, per_second)
-        _print_to_stderr(f"Reading {self._title}: image {_count(done, total)}{f', {speed}' if speed else ''}")
+        speed = _speed(done, total, computed, per_second, self._kind)
+        _print_to_stderr(f"Reading {self._title}: {self._kind} {_count(done, total)}{f', {speed}' if speed else ''}")
         self._next = 0 if done == total else done + max(1, (total or done) // 10)
 
 
@@ -429,12 +451,12 @@ def _count(done: int, total: int) -> str:
     return f"{done}/{total}" if total else str(done)
 
 
-def _speed(done: int, total: int, computed: int, per_second: float) -> str:
-    """Return the speed; nothing before the first batch, because all images may come from the store."""
+def _speed(done: int, total: int, computed: int, per_second: float, kind: str) -> str:
+    """Return the speed; nothing before the first batch, because everything may come from the store."""
     if not done:
         return "preparing the network"
     if computed:
-        return f"{per_second:.0f} images/s"
+        return f"{per_second:.0f} {kind}s/s"
     return "computed before" if done == total else ""
 
 

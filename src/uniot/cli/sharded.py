@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Engine(Enum):
-    """Names the engines that compute embeddings and predictions: this process, or Ray."""
+    """What computes embeddings and predictions: this process, or Ray."""
 
     PROCESS = "process"
     RAY = "ray"
@@ -73,7 +73,7 @@ def refuse_for_ray(options: Mapping[str, object]) -> None:
     given = [name for name, value in options.items() if value is not None]
     if given:
         raise SettingsError(
-            f"{given[0]} does not go with --engine ray, whose output holds what was done. Leave it out."
+            f"{given[0]} cannot be combined with --engine ray, which finds finished parts in --out. Leave it out."
         )
 
 
@@ -84,7 +84,7 @@ def refuse_without_ray(options: Mapping[str, object], *places: str | None) -> No
         raise SettingsError(f"{given[0]} is for --engine ray. Give both or neither.")
     if any(place is not None and "://" in place for place in places):
         # Not repeated: a URL may contain credentials.
-        raise SettingsError("a URL is read and written by --engine ray only. Give --engine ray, or a path.")
+        raise SettingsError("only --engine ray reads and writes URLs. Give --engine ray, or a path.")
 
 
 def predict_in_shards(

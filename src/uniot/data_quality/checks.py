@@ -126,7 +126,7 @@ def _read(path: Path, n_columns: int, whole: Iterable[int], fractions: Iterable[
 
 @dataclass(frozen=True)
 class LabelledSamples:
-    """Holds the samples of a collection to check.
+    """The samples of a collection to check.
 
     Attributes:
         embeddings: (n_samples, ...), flattened here.
@@ -143,7 +143,7 @@ class LabelledSamples:
 
 @dataclass(frozen=True)
 class CheckedCollections:
-    """Holds the results of the checks.
+    """The results of the checks.
 
     Attributes:
         suspects: source labels that are more likely wrong than right, the most likely first.

@@ -74,7 +74,7 @@ def feature_warnings(
             "each sample has only two features. Samples are compared by the direction of their rows, which is one "
             "angle: labels are unreliable. Give more features.",
         )
-    seen = {name: _Seen.of(rows) for name, rows in collections.items()}
+    seen = {name: _SeenValues.of(rows) for name, rows in collections.items()}
     names = [str(place) for place in range(n_features)] if feature_names is None else list(feature_names)
     return (
         *_codes(seen, names),
@@ -95,7 +95,7 @@ class _Code:
 
 
 @dataclass(frozen=True)
-class _Seen:
+class _SeenValues:
     """What was looked at in a collection.
 
     Attributes:
@@ -115,7 +115,7 @@ class _Seen:
     copies_are_zero: bool
 
     @classmethod
-    def of(cls, rows: np.ndarray) -> _Seen:
+    def of(cls, rows: np.ndarray) -> _SeenValues:
         """Look at some rows of a collection, (n_samples, n_features)."""
         if len(rows) > _MOST_ROWS:
             rows = rows[np.sort(np.random.default_rng(0).choice(len(rows), _MOST_ROWS, replace=False))]
@@ -242,7 +242,7 @@ def _copied_part(rows: np.ndarray) -> tuple[float, bool]:
     return float(counts[order[0]] / len(rows)), not values[order[0]].any()
 
 
-def _codes(seen: Mapping[str, _Seen], names: Sequence[str]) -> Iterator[str]:
+def _codes(seen: Mapping[str, _SeenValues], names: Sequence[str]) -> Iterator[str]:
     places: dict[float, dict[str, _Code]] = defaultdict(dict)
     for collection, one in seen.items():
         for value, code in one.codes.items():
@@ -257,7 +257,7 @@ def _codes(seen: Mapping[str, _Seen], names: Sequence[str]) -> Iterator[str]:
         )
 
 
-def _outliers(seen: Mapping[str, _Seen]) -> tuple[str, ...]:
+def _outliers(seen: Mapping[str, _SeenValues]) -> tuple[str, ...]:
     parts = {name: one.outlier_part for name, one in seen.items() if one.outlier_part >= _OUTLIER_ROWS}
     if not parts:
         return ()
@@ -267,7 +267,7 @@ def _outliers(seen: Mapping[str, _Seen]) -> tuple[str, ...]:
     )
 
 
-def _scale(seen: Mapping[str, _Seen], names: Sequence[str]) -> Iterator[str]:
+def _scale(seen: Mapping[str, _SeenValues], names: Sequence[str]) -> Iterator[str]:
     for collection, one in seen.items():
         # Constant features are neither large nor small.
         order = np.argsort(-one.variance, kind="stable")[: np.count_nonzero(one.variance)]
@@ -285,7 +285,7 @@ def _scale(seen: Mapping[str, _Seen], names: Sequence[str]) -> Iterator[str]:
             return
 
 
-def _units(seen: Mapping[str, _Seen]) -> tuple[str, ...]:
+def _units(seen: Mapping[str, _SeenValues]) -> tuple[str, ...]:
     if len(seen) < 2:
         return ()
     first, second = (one.variance for one in seen.values())
@@ -304,7 +304,7 @@ def _units(seen: Mapping[str, _Seen]) -> tuple[str, ...]:
     )
 
 
-def _precision(seen: Mapping[str, _Seen]) -> Iterator[str]:
+def _precision(seen: Mapping[str, _SeenValues]) -> Iterator[str]:
     for collection, one in seen.items():
         spread, length = float(np.sqrt(one.variance.sum())), float(np.linalg.norm(one.centre.clip(-_LARGEST, _LARGEST)))
         if 0 < spread < _LEAST_SPREAD * length:
@@ -316,7 +316,7 @@ def _precision(seen: Mapping[str, _Seen]) -> Iterator[str]:
             return
 
 
-def _copies(seen: Mapping[str, _Seen]) -> Iterator[str]:
+def _copies(seen: Mapping[str, _SeenValues]) -> Iterator[str]:
     for collection, one in seen.items():
         if one.copied_part >= _COPIES:
             equal = "zero in all features" if one.copies_are_zero else "equal to one and the same sample"

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from uniot.errors import DataError
 from uniot.io.arrays import as_inputs, scaled_rows
-from uniot.methods.unincm.neighbours import Neighbours
+from uniot.neighbours import Neighbours
 
 _BLOCK = 4096
 
@@ -56,7 +56,7 @@ _WIDTH = 127
 
 @dataclass(frozen=True, eq=False)
 class NearDuplicates:
-    """Lists pairs of nearly identical samples, the most similar first.
+    """Pairs of nearly identical samples, the most similar first.
 
     Row numbers run through both collections: the target's follow the source's.
 

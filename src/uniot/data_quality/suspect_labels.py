@@ -21,8 +21,8 @@ from uniot.data_quality.near_duplicates import map_unit_rows, unit_centre
 from uniot.errors import DataError
 from uniot.io.arrays import as_inputs, scaled_rows
 from uniot.io.labels import as_labels
-from uniot.methods.unincm.neighbours import Neighbours
-from uniot.methods.unincm.space import leading_directions
+from uniot.linear_algebra import leading_directions
+from uniot.neighbours import Neighbours
 
 LISTED, CLEAR = 0.5, 0.8
 """Minimum score of a label that is listed, and of one that is clearly wrong."""
@@ -40,7 +40,7 @@ _BLOCK = 2048
 
 @dataclass(frozen=True, eq=False)
 class SuspectLabels:
-    """Gives the probability that each source label is wrong.
+    """The probability that each source label is wrong.
 
     Attributes:
         score: estimated probability that the label is wrong, from 0 to 1, (n_samples,).
@@ -137,7 +137,7 @@ def _vote(rows: Tensor, classes: Tensor, sizes: Tensor, neighbours: Tensor, ids:
 
 
 class _Ridge:
-    """Fits ridge regression from rows to centred class indicators."""
+    """Ridge regression from rows to centred class indicators."""
 
     def __init__(self, rows: Tensor, classes: Tensor, sizes: Tensor) -> None:
         self._classes = classes

@@ -42,7 +42,7 @@ class ClassSplit:
 
 @dataclass(frozen=True)
 class Domain:
-    """Describes a published domain.
+    """A published domain.
 
     Attributes:
         letter: its letter in the names of tasks, such as the A of A2W.
@@ -61,7 +61,7 @@ class Domain:
 
 @dataclass(frozen=True)
 class BenchmarkSet:
-    """Describes a data set of the benchmark.
+    """A data set of the benchmark.
 
     Attributes:
         name: name on the command line.

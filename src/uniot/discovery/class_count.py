@@ -2,7 +2,7 @@
 
 A photo collection has clusters at every scale: kinds of objects, objects, photos of one object. A score of the unknown
 samples alone cannot decide which of these scales the user would call a class, but the known classes can: they show how
-large a class is in this collection. The estimates that count therefore cut a hierarchical clustering at the level that
+large a class is in this collection. The estimates that count cut a hierarchical clustering at the level that
 agrees best with the known classes. The silhouette has no such reference: it breaks ties, is reported beside the
 estimates, and counts only if fewer than two classes are known.
 """
@@ -29,7 +29,7 @@ _MAX_CONSECUTIVE, _STEP_BEYOND = 40, 1.05
 
 @dataclass(frozen=True)
 class SeenTarget:
-    """Holds the target samples from which private classes are counted: a few thousand, because all pairs are compared.
+    """The target samples from which private classes are counted: a few thousand, because all pairs are compared.
 
     Attributes:
         embeddings: (n_samples, n_features), unit rows of a space in which known and unknown classes have one scale.
@@ -53,7 +53,7 @@ class SeenTarget:
 
 @dataclass(frozen=True)
 class Evidence:
-    """Gives one estimate of the number of private classes.
+    """One estimate of the number of private classes.
 
     Attributes:
         name: name of the estimate.
@@ -72,7 +72,7 @@ class Evidence:
 
 @dataclass(frozen=True)
 class NumberOfClasses:
-    """Holds the estimated number of private classes.
+    """The estimated number of private classes.
 
     Attributes:
         estimate: median over the draws of the mean of the estimates that count.
@@ -143,7 +143,7 @@ def number_of_private_classes(target: SeenTarget, *, seed: int = 0) -> NumberOfC
 
 
 class _Draw:
-    """Holds a random subset of the target with its pairwise distances."""
+    """A random subset of the target with its pairwise distances."""
 
     def __init__(self, target: SeenTarget, distance: np.ndarray, rows: np.ndarray) -> None:
         self.embeddings = target.embeddings[rows]
@@ -156,7 +156,7 @@ class _Draw:
     def best(self, tree: Dendrogram, numbers: np.ndarray) -> np.ndarray:
         """Return the cut that agrees best with the known classes by V-measure, (n_samples,).
 
-        The silhouette decides between equal ones. In a draw without a known sample all are equal.
+        The silhouette breaks ties. In a draw without a known sample, all cuts are tied.
         """
         agreement = tree.agreement(self.nearest, self.known)[numbers - 1]
         equal = numbers[agreement > agreement.max() - 1e-9]

@@ -20,7 +20,7 @@ _NO_DISTANCE = 1e-9
 
 @dataclass(frozen=True)
 class Dendrogram:
-    """Represents a hierarchical clustering, in which leaves are merged two by two until one group is left.
+    """A hierarchical clustering: leaves are merged two by two until one group is left.
 
     Attributes:
         merges: the two nodes that each step merges, (n_leaves - 1, 2), the closest first. Node i < n_leaves is a leaf,
@@ -36,7 +36,7 @@ class Dendrogram:
         """Cluster by the distances between leaves.
 
         Args:
-            distance: condensed, (n_leaves (n_leaves - 1) / 2,), as SciPy's `squareform` gives it.
+            distance: condensed, (n_leaves (n_leaves - 1) / 2,), as returned by SciPy's `squareform`.
             method: of SciPy's `linkage`, such that later merges are never closer: "ward" or "average".
             leaf: leaf that each sample is in, (n_samples,); one sample per leaf if None.
 

@@ -18,7 +18,7 @@ _BLOCK_ROWS = 128
 
 @dataclass(frozen=True)
 class LabelledFeatures:
-    """Holds the features of labelled samples.
+    """Features of labelled samples.
 
     Attributes:
         features: unit rows, (n_samples, n_features).
@@ -33,6 +33,22 @@ class LabelledFeatures:
     def none(self) -> LabelledFeatures:
         """Return the same with no samples."""
         return LabelledFeatures(self.features[:0], self.classes[:0], self.rows[:0])
+
+    def nearest_rows(self, prototypes: np.ndarray) -> np.ndarray:
+        """Return the row of the sample nearest to the prototype of its class, for each class.
+
+        Args:
+            prototypes: unit rows, (n_classes, n_features).
+
+        Returns:
+            Rows of the source, (n_classes,); -1 for a class without samples.
+        """
+        nearness = np.einsum("nd,nd->n", self.features, prototypes[self.classes])
+        nearest = np.full(len(prototypes), -1, dtype=np.int64)
+        farthest_first = np.lexsort((-np.arange(len(nearness)), nearness))
+        # Of several values for one class, the last is kept.
+        nearest[self.classes[farthest_first]] = self.rows[farthest_first]
+        return nearest
 
 
 @dataclass(frozen=True)
@@ -91,7 +107,7 @@ def absence(target: Prediction, n_classes: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class PrivateGroups:
-    """Holds the groups of the unknown samples.
+    """The groups of the unknown samples.
 
     Attributes:
         group: group of each unknown sample, (n_samples,); the largest group is 0.
@@ -163,10 +179,10 @@ class NearestGroups:
         nearest = groups.nearest(features)
         return cls(nearest, groups.confidence(features, nearest))
 
-    def applied_to(self, answers: Prediction) -> Prediction:
-        """Return the answers with these groups for the unknown samples, and none for the known."""
-        group, confidence = np.where(answers.known, -1, self.group), np.where(answers.known, 0.0, self.confidence)
-        return replace(answers, group=group, group_confidence=confidence)
+    def applied_to(self, predicted: Prediction) -> Prediction:
+        """Return the predictions with these groups for unknown samples, and no group for known ones."""
+        group, confidence = np.where(predicted.known, -1, self.group), np.where(predicted.known, 0.0, self.confidence)
+        return replace(predicted, group=group, group_confidence=confidence)
 
 
 def private_groups(features: np.ndarray, number: int | NumberOfClasses, *, seed: int = 0) -> PrivateGroups:

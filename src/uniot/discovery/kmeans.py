@@ -18,7 +18,7 @@ _BLOCK_ENTRIES = 1 << 22
 
 @dataclass(frozen=True, eq=False)
 class SphericalClusters:
-    """Holds clusters of rows by direction; no cluster is empty.
+    """Clusters of rows by direction; no cluster is empty.
 
     Attributes:
         centres: unit centre of each cluster, (n_groups, n_features).

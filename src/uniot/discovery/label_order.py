@@ -25,7 +25,7 @@ _MAX_SAMPLES = 3000
 
 @dataclass(frozen=True)
 class Neighbourhoods:
-    """Connects samples with their nearest neighbours in a graph.
+    """A graph that connects samples with their nearest neighbours.
 
     Attributes:
         rows: samples in the graph, ascending, (n_nodes,); all samples if they are few.
@@ -151,7 +151,7 @@ _ROUNDING = 1e-5
 
 
 class Queued(NamedTuple):
-    """Sample in the labelling queue.
+    """A sample in the labelling queue.
 
     Attributes:
         row: row of the target.

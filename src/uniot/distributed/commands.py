@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from uniot.config import ImageSettings
+from uniot.distributed.computations import READER, Bundle, EmbedImages, PredictSamples, engine_key
 from uniot.distributed.engine import Cluster, OnProgress, Work, import_ray, run_shards
 from uniot.distributed.inputs import ShardedInput, sharded_images, sharded_input
-from uniot.distributed.jobs import READER, Bundle, EmbedJob, PredictJob, engine_key
-from uniot.distributed.places import Place
+from uniot.distributed.locations import Location
 from uniot.distributed.shards import SKIPPED, Manifest, ShardFolder
 from uniot.errors import DataError
 from uniot.images.backbones import ImageReader
-from uniot.images.reading import Skipped
+from uniot.images.embedding import Skipped
 from uniot.io.files import only_one_writer
 from uniot.runs import Run
 
@@ -28,7 +28,7 @@ class ShardedOutput:
     """A finished output.
 
     Attributes:
-        place: its folder.
+        location: its folder.
         rows: rows of all parts together.
         skipped: images that could not be read.
         n_shards: number of shards.
@@ -38,7 +38,7 @@ class ShardedOutput:
         groups: groups of the unknown rows; None for embeddings.
     """
 
-    place: str
+    location: str
     rows: int
     skipped: list[Skipped]
     n_shards: int
@@ -50,7 +50,7 @@ class ShardedOutput:
     @property
     def skipped_table(self) -> str:
         """Return the path or URL of the table of images that could not be read."""
-        return f"{self.place}/{SKIPPED}"
+        return f"{self.location}/{SKIPPED}"
 
 
 def embed_shards(
@@ -85,16 +85,16 @@ def embed_shards(
     """
     cluster = cluster or Cluster()
     import_ray(cluster)
-    place = _output_of(out, images)
-    source = sharded_images(Place.of(images), labelled=labelled, per_shard=per_shard)
+    location = _output_of(out, images)
+    source = sharded_images(Location.of(images), labelled=labelled, per_shard=per_shard)
     reader = ImageReader.open(settings or ImageSettings.checked()).without_path()
     made_by = engine_key(reader.split)
     manifest = _manifest("embeddings", source, {"network": made_by, "labels": labelled})
-    with _alone(place), tempfile.TemporaryDirectory(prefix="uniot-") as folder:
+    with _alone(location), tempfile.TemporaryDirectory(prefix="uniot-") as folder:
         path = Path(folder) / READER
         reader.save(path)
-        work = Work(EmbedJob(made_by, labelled), Bundle.of([path]), source, place, strict)
-        return _written(work, ShardFolder(place, manifest), cluster, on_progress)[0]
+        work = Work(EmbedImages(made_by, labelled), Bundle.of([path]), source, location, strict)
+        return _written(work, ShardFolder(location, manifest), cluster, on_progress)[0]
 
 
 def predict_shards(
@@ -131,8 +131,8 @@ def predict_shards(
     """
     cluster = cluster or Cluster()
     import_ray(cluster)
-    place = _output_of(out, new)
-    source = sharded_input(Place.of(new), per_shard=per_shard)
+    location = _output_of(out, new)
+    source = sharded_input(Location.of(new), per_shard=per_shard)
     opened = Run.open(run, private_prior, prefer)
     bundle = Bundle.of(opened.files.needed_to_predict())
     reader = opened.model.reader
@@ -144,9 +144,9 @@ def predict_shards(
     made_by = None if source.kind == "embeddings" or reader is None else engine_key(reader.split)
     preference = [private_prior, prefer]
     manifest = _manifest("predictions", source, {"run": bundle.digest, "network": made_by, "preference": preference})
-    with _alone(place):
-        work = Work(PredictJob(made_by, private_prior, prefer), bundle, source, place, strict)
-        output, folder = _written(work, ShardFolder(place, manifest), cluster, on_progress)
+    with _alone(location):
+        work = Work(PredictSamples(made_by, private_prior, prefer), bundle, source, location, strict)
+        output, folder = _written(work, ShardFolder(location, manifest), cluster, on_progress)
     n_known, groups = 0, set[int]()
     for shard in source.shards:
         columns = folder.column(shard.number, ("known", "group"))
@@ -155,17 +155,17 @@ def predict_shards(
     return replace(output, n_known=n_known, groups=frozenset(groups))
 
 
-def _output_of(out: str | Path, given: str | Path) -> Place:
+def _output_of(out: str | Path, given: str | Path) -> Location:
     """Return the place of an output; raises DataError if it would be a part of the input when it is continued."""
-    place, source = Place.of(out), Place.of(given)
-    ends = [one.text if one.is_url else os.path.realpath(one.text) for one in (place, source)]
+    location, source = Location.of(out), Location.of(given)
+    ends = [one.text if one.is_url else os.path.realpath(one.text) for one in (location, source)]
     if f"{ends[0]}/".startswith(f"{ends[1]}/"):
-        raise DataError(f"{place} lies in {source}, which is read. Give a folder outside of it as --out.")
-    return place
+        raise DataError(f"{location} lies in {source}, which is read. Give a folder outside of it as --out.")
+    return location
 
 
 def _manifest(output: str, source: ShardedInput, settings: dict[str, Any]) -> Manifest:
-    about = {"kind": source.kind, "place": source.place.text, "count": source.count, "digest": source.digest}
+    about = {"kind": source.kind, "place": source.location.text, "count": source.count, "digest": source.digest}
     return Manifest(output, about, settings, len(source.shards))
 
 
@@ -194,10 +194,10 @@ def _written(
 
 
 @contextmanager
-def _alone(place: Place) -> Iterator[None]:
+def _alone(location: Location) -> Iterator[None]:
     """Lock a folder of this machine against other writers; an object store has no locks."""
-    if place.is_url:
+    if location.is_url:
         yield
         return
-    with only_one_writer(place.path):
+    with only_one_writer(location.path):
         yield

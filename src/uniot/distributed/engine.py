@@ -16,9 +16,9 @@ from typing import Any
 
 from uniot import errors
 from uniot.distributed.inputs import Shard, ShardedInput
-from uniot.distributed.places import Place
+from uniot.distributed.locations import Location
 from uniot.errors import MissingPackageError, UniotError
-from uniot.images.reading import available_cores
+from uniot.images.embedding import available_cores
 from uniot.io.visible import VisibleStream, escape_output
 
 OnProgress = Callable[[int, int, int, float], None]
@@ -53,26 +53,26 @@ def import_ray(cluster: Cluster) -> Any:
 
 @dataclass(frozen=True)
 class Work:
-    """Holds a sharded input, the job that workers compute on it, and the folder of the results.
+    """A sharded input, what workers compute from it, and the folder of the results.
 
     Attributes:
-        job: what is computed, from `uniot.distributed.workers`.
+        computation: what is computed, from `uniot.distributed.workers`.
         bundle: what each worker loads once.
         source: the input.
         out: folder of the output.
         strict: whether an image that cannot be read is an error.
     """
 
-    job: Any
+    computation: Any
     bundle: Any
     source: ShardedInput
-    out: Place
+    out: Location
     strict: bool = False
 
 
 @dataclass(frozen=True)
 class Cluster:
-    """Describes the Ray cluster that computes, and the number of worker processes.
+    """The Ray cluster that computes, and the number of worker processes.
 
     Attributes:
         address: of a Ray cluster; that of `$RAY_ADDRESS`, or else a Ray of its own on this machine if None.
@@ -139,9 +139,9 @@ def _answers(
         compute=ray.data.ActorPoolStrategy(size=count, max_tasks_in_flight_per_actor=2),
         num_cpus=cores,
         fn_constructor_kwargs={
-            "job": work.job,
+            "computation": work.computation,
             "bundle": bundle,
-            "source": work.source.place,
+            "source": work.source.location,
             "kind": work.source.kind,
             "out": work.out,
             "strict": work.strict,

@@ -14,7 +14,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, cast
 
-from uniot.distributed.places import Entry, Place, StoredImage
+from uniot.distributed.locations import ListedFile, Location, StoredImage
 from uniot.errors import DataError, SettingsError, UniotError
 from uniot.images.decoding import IMAGE_SUFFIXES
 from uniot.images.files import (
@@ -77,13 +77,15 @@ class Shard:
         return json.dumps([self.number, self.count, content])
 
     @classmethod
-    def from_json(cls, text: str, kind: Kind, place: Place) -> Shard:
+    def from_json(cls, text: str, kind: Kind, location: Location) -> Shard:
         """Return the shard that `to_json` wrote; `place` is the input."""
         number, count, content = parse_json(text)
         if kind == "embeddings":
             return cls(number, count, RowGroups(content[0], tuple(content[1]), content[2]))
-        if place.is_url:
-            return cls(number, count, tuple(StoredImage(Path(name), name, label, place) for _, name, label in content))
+        if location.is_url:
+            return cls(
+                number, count, tuple(StoredImage(Path(name), name, label, location) for _, name, label in content)
+            )
         return cls(number, count, tuple(ImageFile(Path(path), name, label) for path, name, label in content))
 
 
@@ -92,13 +94,13 @@ class ShardedInput:
     """An input in shards.
 
     Attributes:
-        place: where it is.
+        location: where it is.
         kind: "images" or "embeddings".
         shards: its shards, in order.
         digest: SHA-256 of the listing: names, labels, sizes and times of the last change.
     """
 
-    place: Place
+    location: Location
     kind: Kind
     shards: tuple[Shard, ...]
     digest: str
@@ -109,11 +111,11 @@ class ShardedInput:
         return sum(shard.count for shard in self.shards)
 
 
-def sharded_images(place: Place, *, labelled: bool = False, per_shard: int | None = None) -> ShardedInput:
+def sharded_images(location: Location, *, labelled: bool = False, per_shard: int | None = None) -> ShardedInput:
     """List the images of a collection, sorted by name, and divide them into shards.
 
     Args:
-        place: a folder, a URL of one, a list file or an image.
+        location: a folder, a URL of one, a list file or an image.
         labelled: whether the first folder of a name, or the list file, is the label.
         per_shard: images per shard; `IMAGES_PER_SHARD` if None.
 
@@ -123,98 +125,100 @@ def sharded_images(place: Place, *, labelled: bool = False, per_shard: int | Non
     size = IMAGES_PER_SHARD if per_shard is None else per_shard
     if not 1 <= size <= IMAGES_PER_SHARD:
         raise SettingsError(f"per_shard is {size}. Give a number from 1 to {IMAGES_PER_SHARD}.")
-    if place.is_url:
-        return _of_images(place, *_stored_images(place, place.entries(), labelled=labelled), size)
-    if not holds_images(place.path):
-        raise DataError(f"{place} is not a folder of images, a list file or an image. Give one of these.")
-    files = labelled_images(place.path) if labelled else unlabelled_images(place.path)
+    if location.is_url:
+        return _of_images(location, *_stored_images(location, location.entries(), labelled=labelled), size)
+    if not holds_images(location.path):
+        raise DataError(f"{location} is not a folder of images, a list file or an image. Give one of these.")
+    files = labelled_images(location.path) if labelled else unlabelled_images(location.path)
     # Workers may have another working folder.
     files = [replace(file, path=file.path.absolute()) for file in files]
-    return _of_images(place, files, (_size_and_time(file.path) for file in files), size)
+    return _of_images(location, files, (_size_and_time(file.path) for file in files), size)
 
 
-def sharded_input(place: Place, *, per_shard: int | None = None) -> ShardedInput:
+def sharded_input(location: Location, *, per_shard: int | None = None) -> ShardedInput:
     """Divide images, or the row groups of Parquet files, into shards, whichever the place holds.
 
     Raises:
         DataError: the place holds neither of them, or both.
     """
-    if place.text.lower().endswith(".parquet") and place.is_file():
-        about = place.filesystem.get_file_info(place.inner)
-        return _of_tables(place, [Entry("", int(about.size or 0), int(about.mtime_ns or 0))])
-    if not place.is_url and not place.path.is_dir():
-        if not place.path.exists():
-            raise DataError(f"{place} does not exist. Give a folder of images or of Parquet files of embeddings.")
-        if not holds_images(place.path):
+    if location.text.lower().endswith(".parquet") and location.is_file():
+        about = location.filesystem.get_file_info(location.inner)
+        return _of_tables(location, [ListedFile("", int(about.size or 0), int(about.mtime_ns or 0))])
+    if not location.is_url and not location.path.is_dir():
+        if not location.path.exists():
+            raise DataError(f"{location} does not exist. Give a folder of images or of Parquet files of embeddings.")
+        if not holds_images(location.path):
             raise DataError(
-                f"{place} is neither images nor a Parquet file, and --engine ray reads no other embeddings. Give a "
+                f"{location} is neither images nor a Parquet file, and --engine ray reads no other embeddings. Give a "
                 "folder of images or of .parquet files, or leave out --engine."
             )
-        return sharded_images(place, per_shard=per_shard)
-    if place.is_url:
-        entries = place.entries()
+        return sharded_images(location, per_shard=per_shard)
+    if location.is_url:
+        entries = location.entries()
         tables = [entry for entry in entries if entry.name.lower().endswith(".parquet")]
         images = [entry.name for entry in entries if _is_image(entry.name)]
     else:
-        tables = _tables_below(place.path)
-        images = [name for name, _ in islice(files_below(place.text), 1)]
+        tables = _tables_below(location.path)
+        images = [name for name, _ in islice(files_below(location.text), 1)]
     tables = [entry for entry in tables if not _is_hidden(entry.name, "_")]
     if not tables:
-        return sharded_images(place, per_shard=per_shard)
+        return sharded_images(location, per_shard=per_shard)
     if images:
         raise DataError(
-            f"{place} holds Parquet files, such as {tables[0].name!r}, and images, such as {images[0]!r}. Give a "
+            f"{location} holds Parquet files, such as {tables[0].name!r}, and images, such as {images[0]!r}. Give a "
             "folder with one of the two."
         )
-    return _of_tables(place, tables)
+    return _of_tables(location, tables)
 
 
-def _tables_below(folder: Path) -> list[Entry]:
+def _tables_below(folder: Path) -> list[ListedFile]:
     """Return the Parquet files of a folder of this machine, sorted by name."""
     entries = []
     for name, path in files_below(str(folder), (".parquet",)):
         if as_utf8(name) != name:
             raise DataError(f"{as_utf8(name)} in {folder} has a name that is not UTF-8. Rename it.")
-        entries.append(Entry(name, *_size_and_time(Path(path))))
+        entries.append(ListedFile(name, *_size_and_time(Path(path))))
     return sorted(entries, key=lambda entry: entry.name)
 
 
-def _of_images(place: Place, files: Sequence[ImageFile], status: Iterable[tuple[int, int]], size: int) -> ShardedInput:
+def _of_images(
+    location: Location, files: Sequence[ImageFile], status: Iterable[tuple[int, int]], size: int
+) -> ShardedInput:
     digest = hashlib.sha256()
     for file, (n_bytes, changed) in zip(files, status, strict=True):
         digest.update(f"{as_utf8(file.name)}\0{n_bytes}\0{changed}\0{as_utf8(file.label or '')}\n".encode())
     parts = [tuple(files[start : start + size]) for start in range(0, len(files), size)]
     shards = tuple(Shard(number, len(part), part) for number, part in enumerate(parts))
-    return ShardedInput(place, "images", shards, digest.hexdigest())
+    return ShardedInput(location, "images", shards, digest.hexdigest())
 
 
 def _stored_images(
-    place: Place, entries: Sequence[Entry], *, labelled: bool
+    location: Location, entries: Sequence[ListedFile], *, labelled: bool
 ) -> tuple[list[ImageFile], list[tuple[int, int]]]:
     """Return the images among the entries of a folder, and size and time of each."""
     found = [entry for entry in entries if _is_image(entry.name)]
     if not found:
-        raise DataError(f"{place} holds no image and no Parquet file. Give a place with {' '.join(IMAGE_SUFFIXES)}.")
-    files: list[ImageFile] = [StoredImage(Path(entry.name), entry.name, None, place) for entry in found]
+        raise DataError(f"{location} holds no image and no Parquet file. Give a place with {' '.join(IMAGE_SUFFIXES)}.")
+    files: list[ImageFile] = [StoredImage(Path(entry.name), entry.name, None, location) for entry in found]
     if labelled:
         labels = labels_from_folders(files)
         files = [replace(file, label=label) for file, label in zip(files, labels, strict=True)]
     return files, [(entry.size, entry.changed) for entry in found]
 
 
-def _of_tables(place: Place, tables: Sequence[Entry]) -> ShardedInput:
+def _of_tables(location: Location, tables: Sequence[ListedFile]) -> ShardedInput:
     digest = hashlib.sha256()
     for table in tables:
         digest.update(f"{as_utf8(table.name)}\0{table.size}\0{table.changed}\n".encode())
     # Of a store, each footer takes as long as a request.
     with ThreadPoolExecutor(_AT_A_TIME) as threads:
-        found = list(threads.map(partial(_layout, place), [table.name for table in tables]))
+        found = list(threads.map(partial(_layout, location), [table.name for table in tables]))
     shards: list[Shard] = []
     first_row = 0
     for table, (groups, columns) in zip(tables, found, strict=True):
         if columns != found[0][1]:
             raise DataError(
-                f"{place}/{table.name} has its numbers in the columns {listed(columns)} and {tables[0].name} in "
+                f"{location}/{table.name} has its numbers in the columns {listed(columns)} and {tables[0].name} in "
                 f"{listed(found[0][1])}. Give the same columns in the same order."
             )
         for numbers in _together(groups):
@@ -222,34 +226,36 @@ def _of_tables(place: Place, tables: Sequence[Entry]) -> ShardedInput:
             shards.append(Shard(len(shards), count, RowGroups(table.name, numbers, first_row)))
             first_row += count
     if not first_row:
-        raise DataError(f"{place} holds Parquet files without rows. Give at least one embedding.")
-    check_complete(place, _manifest_of(place), first_row)
-    return ShardedInput(place, "embeddings", tuple(shards), digest.hexdigest())
+        raise DataError(f"{location} holds Parquet files without rows. Give at least one embedding.")
+    check_complete(location, _manifest_of(location), first_row)
+    return ShardedInput(location, "embeddings", tuple(shards), digest.hexdigest())
 
 
-def _manifest_of(place: Place) -> bytes | None:
+def _manifest_of(location: Location) -> bytes | None:
     """Return what the folder says of itself if it is the output of a command in shards; None otherwise."""
     try:
-        return place.read(MANIFEST, MOST_SETTINGS_BYTES)
+        return location.read(MANIFEST, MOST_SETTINGS_BYTES)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
-        raise DataError(f"{place}/{MANIFEST} cannot be read ({error}). Check the place and your credentials.") from None
+        raise DataError(
+            f"{location}/{MANIFEST} cannot be read ({error}). Check the place and your credentials."
+        ) from None
 
 
 @contextmanager
-def opened_table(place: Place, name: str) -> Iterator[ParquetTable]:
+def opened_table(location: Location, name: str) -> Iterator[ParquetTable]:
     """Open a Parquet file of a place for the block, in which everything that is wrong with it is a DataError."""
     pyarrow, _ = import_pyarrow()
-    where = f"{place}/{name}" if name else str(place)
+    where = f"{location}/{name}" if name else str(location)
     try:
         with ExitStack() as files:
-            file = files.enter_context(place.open(name))
-            if not place.is_url:
+            file = files.enter_context(location.open(name))
+            if not location.is_url:
                 yield ParquetTable(file, where)
                 return
             # Each read of a store takes as long as a request, so that much is read at a time.
-            headers = BufferedReader(files.enter_context(place.open(name)), _STORE_BUFFER_BYTES)
+            headers = BufferedReader(files.enter_context(location.open(name)), _STORE_BUFFER_BYTES)
             yield ParquetTable(file, where, cast("BinaryIO", headers), _STORE_BUFFER_BYTES)
     except UniotError:
         raise
@@ -259,9 +265,9 @@ def opened_table(place: Place, name: str) -> Iterator[ParquetTable]:
         raise DataError(unreadable_parquet(where, error)) from None
 
 
-def _layout(place: Place, name: str) -> tuple[list[int], list[str]]:
+def _layout(location: Location, name: str) -> tuple[list[int], list[str]]:
     """Return the numbers of rows of the row groups of a Parquet file, and the columns of its embeddings."""
-    with opened_table(place, name) as table:
+    with opened_table(location, name) as table:
         columns, _ = table.vector_columns
         table.check_announced()
         return table.group_rows, columns

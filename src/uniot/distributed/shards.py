@@ -14,10 +14,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from uniot.distributed.places import Place
+from uniot.distributed.locations import Location
 from uniot.errors import DataError, RunFolderError
-from uniot.images.reading import Skipped
-from uniot.io.csv_tables import CsvError, dict_reader, write_table
+from uniot.images.embedding import Skipped, write_skipped
+from uniot.io.csv_tables import CsvError, dict_reader
 from uniot.io.files import MOST_SETTINGS_BYTES, MOST_TEXT_BYTES, parse_json, write_text
 from uniot.io.shards import MANIFEST
 from uniot.io.table_files import import_pyarrow
@@ -82,12 +82,12 @@ class ShardFolder:
     """An output in shards, for the process that divides the work.
 
     Args:
-        place: the folder.
+        location: the folder.
         manifest: what its parts are to be.
     """
 
-    def __init__(self, place: Place, manifest: Manifest) -> None:
-        self.place = place
+    def __init__(self, location: Location, manifest: Manifest) -> None:
+        self.location = location
         self.manifest = manifest
 
     def begin(self) -> None:
@@ -96,17 +96,17 @@ class ShardFolder:
         Raises:
             DataError: the folder holds something else.
         """
-        there = read_manifest(self.place)
+        there = read_manifest(self.location)
         if there is None:
-            others = [entry.name for entry in self.place.entries(below=False) if not entry.name.startswith(".")]
+            others = [entry.name for entry in self.location.entries(below=False) if not entry.name.startswith(".")]
             if others:
-                raise DataError(f"{self.place} is not empty: it holds {others[0]!r}. Give a new folder as --out.")
+                raise DataError(f"{self.location} is not empty: it holds {others[0]!r}. Give a new folder as --out.")
             self._write(self.manifest)
             return
         difference = self.manifest.difference(there)
         if difference is not None:
             raise DataError(
-                f"{self.place} was begun with {difference}, so its shards cannot be continued. Give a new folder as "
+                f"{self.location} was begun with {difference}, so its shards cannot be continued. Give a new folder as "
                 "--out, or delete this one."
             )
         self.manifest = there
@@ -117,7 +117,7 @@ class ShardFolder:
         Args:
             counts: number of images or rows per shard, (n_shards,).
         """
-        names = [entry.name for entry in self.place.entries(below=False)]
+        names = [entry.name for entry in self.location.entries(below=False)]
         parts = {int(found[1]) for name in names if (found := _PART.fullmatch(name))}
         tables = [int(found[1]) for name in names if (found := _SKIPPED_OF.fullmatch(name))]
         unreadable = {number for number in tables if number < len(counts) and number not in parts}
@@ -137,7 +137,7 @@ class ShardFolder:
         Raises:
             RunFolderError: a part is missing, damaged, or has another number of rows than its shard.
         """
-        names = {entry.name for entry in self.place.entries(below=False)}
+        names = {entry.name for entry in self.location.entries(below=False)}
         skipped_by_shard = [
             self._skipped_of(number) if skipped_name(number) in names else [] for number in range(len(counts))
         ]
@@ -146,25 +146,25 @@ class ShardFolder:
         for number, (count, n_rows, skipped) in enumerate(zip(counts, rows, skipped_by_shard, strict=True)):
             if n_rows + len(skipped) != count:
                 raise RunFolderError(
-                    f"{self.place}/{part_name(number)} has {n_rows} rows; expected were {count - len(skipped)}. Delete "
-                    "it, and run the same command again."
+                    f"Expected {count - len(skipped)} rows in {self.location}/{part_name(number)}, got {n_rows}. "
+                    "Delete it, and run the same command again."
                 )
         all_skipped = [one for skipped in skipped_by_shard for one in skipped]
-        write_skipped(self.place, SKIPPED, all_skipped)
+        write_skipped_to(self.location, SKIPPED, all_skipped)
         self.manifest = replace(self.manifest, complete=True, rows=sum(rows), skipped=len(all_skipped))
         self._write(self.manifest)
         return all_skipped
 
     def skipped(self) -> list[Skipped]:
         """Return the images that could not be read, of a complete output."""
-        return _read_skipped(self.place, SKIPPED) if self.manifest.skipped else []
+        return _read_skipped(self.location, SKIPPED) if self.manifest.skipped else []
 
     def column(self, number: int, names: Sequence[str]) -> dict[str, list[Any]]:
         """Return columns of a part by their names; empty ones if the shard has no part."""
-        if not self.place.has(part_name(number)):
+        if not self.location.has(part_name(number)):
             return {name: [] for name in names}
         _, parquet = import_pyarrow()
-        with self.place.open(part_name(number)) as file:
+        with self.location.open(part_name(number)) as file:
             table = parquet.read_table(file, columns=list(names))
         return {name: table.column(name).to_pylist() for name in names}
 
@@ -173,39 +173,39 @@ class ShardFolder:
             return 0
         pyarrow, parquet = import_pyarrow()
         try:
-            with self.place.open(part_name(number)) as file, parquet.ParquetFile(file) as table:
+            with self.location.open(part_name(number)) as file, parquet.ParquetFile(file) as table:
                 return int(table.metadata.num_rows)
         except (pyarrow.ArrowException, OSError) as error:
             raise RunFolderError(
-                f"{self.place}/{part_name(number)} is damaged ({error}). Delete it, and run the same command again."
+                f"{self.location}/{part_name(number)} is damaged ({error}). Delete it, and run the same command again."
             ) from None
 
     def _skipped_of(self, number: int) -> list[Skipped]:
-        return _read_skipped(self.place, skipped_name(number))
+        return _read_skipped(self.location, skipped_name(number))
 
     def _write(self, manifest: Manifest) -> None:
-        with self.place.writing(MANIFEST) as path:
+        with self.location.writing(MANIFEST) as path:
             write_text(path, json.dumps(asdict(manifest), indent=1) + "\n")
 
 
-def write_skipped(place: Place, name: str, skipped: Sequence[Skipped]) -> None:
+def write_skipped_to(location: Location, name: str, skipped: Sequence[Skipped]) -> None:
     """Write path and reason of unreadable images as a CSV table; if there are none, delete an earlier one."""
     if not skipped:
-        if place.has(name):
-            place.delete(name)
+        if location.has(name):
+            location.delete(name)
         return
-    with place.writing(name) as path:
-        write_table(path, ("path", "reason"), [(one.name, one.reason) for one in skipped])
+    with location.writing(name) as path:
+        write_skipped(path, skipped)
 
 
-def read_manifest(place: Place) -> Manifest | None:
+def read_manifest(location: Location) -> Manifest | None:
     """Return the manifest of a folder; None if it has none.
 
     Raises:
         RunFolderError: the manifest is damaged.
     """
     try:
-        content = parse_json(place.read(MANIFEST, MOST_SETTINGS_BYTES))
+        content = parse_json(location.read(MANIFEST, MOST_SETTINGS_BYTES))
         if not all(isinstance(content[name], kind) for name, kind in _TYPES.items()):
             raise TypeError("a part of it has another type")
         found = Manifest(**content)
@@ -213,16 +213,17 @@ def read_manifest(place: Place) -> Manifest | None:
         return None
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise RunFolderError(
-            f"{place}/{MANIFEST} cannot be read ({str(error)[:200]}). Give a new folder as --out, or delete this one."
+            f"{location}/{MANIFEST} cannot be read ({str(error)[:200]}). Give a new folder as --out, or delete this "
+            "one."
         ) from None
     return found
 
 
-def _read_skipped(place: Place, name: str) -> list[Skipped]:
+def _read_skipped(location: Location, name: str) -> list[Skipped]:
     try:
-        text = place.read(name, MOST_TEXT_BYTES).decode("utf-8")
+        text = location.read(name, MOST_TEXT_BYTES).decode("utf-8")
         return [Skipped(str(row["path"]), str(row["reason"])) for row in dict_reader(io.StringIO(text, newline=""))]
     except (OSError, ValueError, KeyError, CsvError) as error:
         raise RunFolderError(
-            f"{place}/{name} cannot be read ({error}). Delete it, and run the command again."
+            f"{location}/{name} cannot be read ({error}). Delete it, and run the command again."
         ) from None

@@ -14,9 +14,9 @@ from uuid import uuid4
 
 import torch
 
+from uniot.distributed.computations import Bundle, Computation, ComputeShard
 from uniot.distributed.inputs import Kind, RowGroups, Shard
-from uniot.distributed.jobs import Bundle, Compute, Job
-from uniot.distributed.places import Place
+from uniot.distributed.locations import Location
 from uniot.errors import DataError, UniotError
 
 _MOST_ATTEMPTS = 4
@@ -42,8 +42,8 @@ class ShardWorker:
     """Computes the shards that Ray Data sends to this process.
 
     Args:
-        job: what is computed.
-        bundle: what the job loads.
+        computation: what is computed.
+        bundle: what the computation loads.
         source: the input.
         kind: kind of the input.
         out: folder of the output.
@@ -54,11 +54,11 @@ class ShardWorker:
 
     def __init__(
         self,
-        job: Job,
+        computation: Computation,
         bundle: Bundle,
-        source: Place,
+        source: Location,
         kind: Kind,
-        out: Place,
+        out: Location,
         strict: bool,
         cores: int,
         attempts: Any,
@@ -66,15 +66,15 @@ class ShardWorker:
         torch.set_num_threads(cores)
         if attempts is not None:
             end_with_parent()
-        self._job, self._bundle, self._cores, self._strict = job, bundle, cores, strict
+        self._computation, self._bundle, self._cores, self._strict = computation, bundle, cores, strict
         self._source, self._kind, self._out = source, kind, out
         self._attempts = attempts
         self._process = uuid4().hex
 
     @cached_property
-    def _compute(self) -> Compute:
+    def _compute(self) -> ComputeShard:
         # With the first shard, and not in the constructor, so that an error is reported as one of the shard.
-        return self._job.start(self._bundle, self._cores)
+        return self._computation.start(self._bundle, self._cores)
 
     def __call__(self, batch: Mapping[str, Sequence[Any]]) -> dict[str, list[Any]]:
         """Compute shards.

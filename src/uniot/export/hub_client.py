@@ -13,8 +13,8 @@ from uniot import __version__
 from uniot.errors import DataError, RunFolderError, UniotError, import_optional
 from uniot.io.text import as_utf8, command, counted
 from uniot.methods.registry import method_info
-from uniot.methods.unincm.neighbours import LEAST_SAMPLES
 from uniot.metrics.evaluate import SCORE_MEANINGS
+from uniot.neighbours import LEAST_SAMPLES
 from uniot.runs.files import RunFiles
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Write a finished run as one ONNX file that runs without uniot and torch: pixels or embeddings in, answers out."""
+"""Write a finished run as one ONNX file that runs without uniot and torch: pixels or embeddings in, predictions out."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _CONFIDENCE_TOLERANCE = 1e-6
 
 @dataclass(frozen=True)
 class OnnxFile:
-    """Description of a written file.
+    """A written ONNX file.
 
     Attributes:
         path: the file.
@@ -163,7 +163,7 @@ def export_onnx(model: AdaptedModel, path: Path, *, on_part: Callable[[str], Non
     was_run = find_spec("onnxruntime") is not None
     if was_run:
         if on_part is not None:
-            on_part("Comparing the answers of ONNX Runtime with those of torch")
+            on_part("Comparing the predictions of ONNX Runtime with those of torch")
         _compare(model, network, content, examples)
     with replacing(path) as partial:
         partial.write_bytes(content)

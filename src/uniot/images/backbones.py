@@ -36,7 +36,7 @@ BUNDLED_BACKBONES = tuple(BUNDLED)
 
 @dataclass(frozen=True, eq=False)
 class Backbone:
-    """Holds a frozen pretrained network that computes embeddings of images.
+    """A frozen pretrained network that computes embeddings of images.
 
     Attributes:
         name: name, as `load_backbone` takes it.
@@ -150,7 +150,7 @@ def _config(name: str) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class ImageReader:
-    """Holds a backbone that is cut where training begins: the trunk runs once per image, the tail is trained.
+    """A backbone that is cut where training begins: the trunk runs once per image, the tail is trained.
 
     Attributes:
         settings: backbone, its views of an image, and its trained part.
@@ -212,18 +212,18 @@ class ImageReader:
         return cls.outlined(path).filled(path)
 
     @classmethod
-    def outlined(cls, path: Path, *, accept_former: bool = False) -> ImageReader:
+    def outlined(cls, path: Path) -> ImageReader:
         """Return the reader of a file of `save` without weights: on the meta device, see `described`.
 
         If the trunk's graph is in the cache, the network is built when its layers are first used, and not at all to
         compute embeddings.
         """
-        outline, about = describe_tensors(path, accept_former=accept_former)
+        outline, about = describe_tensors(path)
         images = about.get("images")
         if not isinstance(images, dict) or images.get("fine_tune") != "none":
             return cls.described(path, outline, about)
         # The digest is computed, because the file may contain any: equal weights have been checked before.
-        tensors = read_tensors(path, accept_former=accept_former)[0]
+        tensors = read_tensors(path)[0]
         settings, preparation = ImageSettings.checked(**images), Preparation.stored(path, about.get("preparation"))
         built = cache(lambda: cls.described(path, outline, about).with_weights(StoredTensors(str(path), tensors)))
         split = Split(
@@ -269,11 +269,11 @@ class ImageReader:
         )
         return reader
 
-    def filled(self, path: Path, *, accept_former: bool = False) -> ImageReader:
+    def filled(self, path: Path) -> ImageReader:
         """Return a reader of `outlined` with the weights of its trunk."""
         if self.split.stored_digest is not None:
             return self
-        return self.with_weights(StoredTensors(str(path), read_tensors(path, accept_former=accept_former)[0]))
+        return self.with_weights(StoredTensors(str(path), read_tensors(path)[0]))
 
     def with_weights(self, stored: StoredTensors) -> ImageReader:
         """Return a reader of `described` with the weights of its trunk."""

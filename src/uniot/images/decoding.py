@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ImageFormat:
-    """Describes a file format that can be decoded.
+    """A file format that can be decoded.
 
     Attributes:
         name: name of the format.
@@ -108,7 +108,7 @@ class _Encoded(BytesIO):
 
 
 class UnreadableImage(DataError):
-    """Reports that a file is not an image that can be decoded.
+    """A file is not an image that can be decoded.
 
     Attributes:
         reason: a short phrase, as in skipped.csv: "empty file", "truncated", "too large: 60000 × 60000 pixels".
@@ -136,7 +136,7 @@ class MemoryBudget:
 
     @contextmanager
     def reserved(self, n_bytes: int) -> Iterator[None]:
-        """Wait until so many bytes are free, or all of them, and reserve them for the block."""
+        """Wait until this number of bytes is free, or all of them are, and reserve them for the block."""
         n_bytes = min(n_bytes, self._n_bytes)
         with self._released:
             self._released.wait_for(lambda: self._free >= n_bytes)
@@ -162,7 +162,7 @@ def _return_freed_memory() -> None:
         ctypes.CDLL(None).malloc_trim(0)
 
 
-# A thread reserves the encoded image first, and waits for no encoded one while it decodes: none waits for ever.
+# A thread reserves the encoded image first, and waits for no encoded one while it decodes: no thread waits forever.
 _for_encoded = MemoryBudget(MOST_IMAGE_BYTES)
 _for_decoding = MemoryBudget(MAX_DECODING_BYTES)
 
@@ -418,7 +418,7 @@ def _reason(error: Exception, data: bytes) -> str:
 
 
 class _WarningsIgnored:
-    """Ignores Pillow's warnings while any thread is in the context.
+    """A context in which Pillow's warnings are ignored, as long as any thread is in it.
 
     `catch_warnings` alone is not thread-safe: the last of two overlapping threads would restore the other's filters.
     """

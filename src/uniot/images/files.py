@@ -17,17 +17,19 @@ from typing import Literal
 
 from uniot.errors import DataError
 from uniot.images.decoding import IMAGE_SUFFIXES, memory_for_encoded, read_image
-from uniot.images.lists import LIST_SUFFIXES, listed_images
+from uniot.images.lists import LIST_SUFFIXES, embedding_columns, listed_images
+from uniot.io.columns import Columns
 from uniot.io.shards import is_shard_folder
 from uniot.io.text import as_utf8
 
 _A_LIST = f"a list file ({' '.join(LIST_SUFFIXES)})"
 _ENTRIES_AT_ONCE = 4096
+_USUAL = Columns()
 
 
 @dataclass(frozen=True, slots=True)
 class ImageFile:
-    r"""Describes one image of a collection.
+    r"""An image of a collection.
 
     Attributes:
         path: path of the file.
@@ -51,12 +53,13 @@ class ImageFile:
             yield self.read()
 
 
-def labelled_images(where: Path) -> list[ImageFile]:
+def labelled_images(where: Path, columns: Columns = _USUAL) -> list[ImageFile]:
     """Return the images of a labelled collection with their labels.
 
     Args:
         where: a folder with one folder per class, below which the images may lie at any depth; or a list file with
             labels. A class folder without images is ignored.
+        columns: columns of a list file, if they are not called path and label.
 
     Returns:
         The images; those of a folder sorted by name, those of a list in its order.
@@ -75,7 +78,7 @@ def labelled_images(where: Path) -> list[ImageFile]:
             )
         return [ImageFile(Path(path), name, name.partition("/")[0]) for name, path in found]
     if kind == "list":
-        return _listed(where, with_labels=True)
+        return _listed(where, columns, with_labels=True)
     raise DataError(
         f"{where} {_DESCRIPTION[kind]}. Give a folder that has a folder of images per class, or {_A_LIST} with a path "
         "and a label per line."
@@ -97,11 +100,12 @@ def classes_one_folder_below(where: Path, files: Sequence[ImageFile]) -> Path | 
     return where / parts[0][0] if is_nested else None
 
 
-def unlabelled_images(where: Path) -> list[ImageFile]:
+def unlabelled_images(where: Path, columns: Columns = _USUAL) -> list[ImageFile]:
     """Return the images of a collection without labels, even if its folders or its list provide some.
 
     Args:
         where: a folder, nested or flat; a list file; or a single image.
+        columns: columns of a list file, if they are not called path and label.
 
     Returns:
         The images; those of a folder sorted by name, those of a list in its order.
@@ -113,7 +117,7 @@ def unlabelled_images(where: Path) -> list[ImageFile]:
     if kind == "folder":
         return [ImageFile(Path(path), name) for name, path in _images_below(where)]
     if kind == "list":
-        return _listed(where, with_labels=False)
+        return _listed(where, columns, with_labels=False)
     if kind == "image":
         return [ImageFile(where, as_utf8(where.name))]
     raise DataError(
@@ -122,14 +126,14 @@ def unlabelled_images(where: Path) -> list[ImageFile]:
     )
 
 
-def stream_images(where: Path) -> Iterator[ImageFile]:
+def stream_images(where: Path, columns: Columns = _USUAL) -> Iterator[ImageFile]:
     """Yield the images of `unlabelled_images` in bounded memory.
 
     Only the order within a folder differs: its own images come before those of its subfolders. A list file is read
     into memory as a whole.
     """
     if _kind(where) != "folder":
-        yield from unlabelled_images(where)
+        yield from unlabelled_images(where, columns)
         return
     found = (ImageFile(Path(path), as_utf8(name)) for name, path in files_below(str(where)))
     first = next(found, None)
@@ -139,11 +143,11 @@ def stream_images(where: Path) -> Iterator[ImageFile]:
     yield from found
 
 
-def check_list(where: Path) -> None:
+def check_list(where: Path, columns: Columns = _USUAL) -> None:
     """Raise DataError if a path is a list file that lists no image, such as a note; other paths pass."""
     if _kind(where) != "list":
         return
-    names = [file.name for file in unlabelled_images(where)]
+    names = [file.name for file in unlabelled_images(where, columns)]
     # A missing image is reported when it is decoded; here it is enough that one entry may be an image.
     if not any(name.lower().endswith(IMAGE_SUFFIXES) or os.access(where.parent / name, os.F_OK) for name in names):
         raise DataError(
@@ -176,12 +180,12 @@ def labels_from_folders(files: Sequence[ImageFile]) -> list[str]:
     return [at[0] for at in parts]
 
 
-def labels_from_list(where: Path, files: Sequence[ImageFile]) -> list[str]:
+def labels_from_list(where: Path, files: Sequence[ImageFile], columns: Columns = _USUAL) -> list[str]:
     """Return the labels that a list file gives to images, (n_files,), matched by name or else by path."""
     kind = _kind(where)
     if kind != "list":
         raise DataError(f"{where} {_DESCRIPTION[kind]}. Give {_A_LIST} with a path and a label per line.")
-    listed = _listed(where, with_labels=True)
+    listed = _listed(where, columns, with_labels=True)
     by_name = {posixpath.normpath(file.name): file.label for file in listed}
     by_path = {_absolute(file.path): file.label for file in listed}
     labels, missing = [], []
@@ -199,9 +203,15 @@ def labels_from_list(where: Path, files: Sequence[ImageFile]) -> list[str]:
     return labels
 
 
-def holds_images(where: Path) -> bool:
-    """Return whether a path is a folder, a list file or an image by its suffix; a folder of Parquet files is none."""
-    if where.suffix.lower() in IMAGE_SUFFIXES + LIST_SUFFIXES:
+def holds_images(where: Path, columns: Columns = _USUAL) -> bool:
+    """Return whether a path is a folder, a list file or an image by its suffix.
+
+    A folder of Parquet files is none, nor is a table of embeddings, nor one of which a column of texts was chosen.
+    """
+    suffix = where.suffix.lower()
+    if suffix in LIST_SUFFIXES and not where.is_dir():
+        return columns.text is None and not embedding_columns(where, columns)
+    if suffix in IMAGE_SUFFIXES + LIST_SUFFIXES:
         return True
     return _kind(where) == "folder" and not is_shard_folder(where)
 
@@ -233,10 +243,9 @@ def _kind(where: Path) -> _Kind:
     return "list" if suffix in LIST_SUFFIXES else "image" if suffix in IMAGE_SUFFIXES else "other"
 
 
-def _listed(where: Path, *, with_labels: bool) -> list[ImageFile]:
-    return [
-        ImageFile(where.parent / name, name, label) for name, label in listed_images(where, with_labels=with_labels)
-    ]
+def _listed(where: Path, columns: Columns, *, with_labels: bool) -> list[ImageFile]:
+    found = listed_images(where, with_labels=with_labels, columns=columns)
+    return [ImageFile(where.parent / name, name, label) for name, label in found]
 
 
 def _absolute(path: Path) -> str:

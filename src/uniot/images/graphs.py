@@ -47,7 +47,7 @@ _open: dict[str, Graph | None] = {}
 
 
 class Graph:
-    """Computes one image at a time on the calling thread, so that a row depends on nothing but the image.
+    """A trunk in ONNX Runtime; one image at a time on the calling thread, so that a row depends on the image alone.
 
     Batches would not be faster. Several threads may compute at the same time.
 

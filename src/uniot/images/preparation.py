@@ -32,7 +32,7 @@ _MAX_SIDE = 8192
 
 @dataclass(frozen=True)
 class Preparation:
-    """Describes the evaluation transform of a network.
+    """The evaluation transform of a network.
 
     Attributes:
         resize: shorter side after resizing, in pixels; both sides if `mode` is "squash".

@@ -1,4 +1,4 @@
-"""Cut a network into a frozen trunk and a trained tail, and convert the trunk to a faster form for inference."""
+"""Cut a network into a frozen trunk and a trained tail."""
 
 from __future__ import annotations
 
@@ -8,12 +8,10 @@ from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from uniot.errors import SettingsError
 
@@ -23,13 +21,10 @@ if TYPE_CHECKING:
 Cut = Literal["none", "last", "all"]
 """Part of a network that is trained."""
 
-# Largest deviation relative to the largest output. Folding changes only float32 rounding, a hundredth of this.
-_TOLERANCE = 1e-4
-
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """Holds a backbone cut in two: `tail(trunk(x))` is the embedding, bitwise equal to that of the whole network.
+    """A backbone cut in two: `tail(trunk(x))` is the embedding, that of the whole network but for rounding.
 
     Both parts stay in evaluation mode: normalisation keeps the statistics of the pretraining. They are copies that
     share no weights with the backbone.
@@ -87,7 +82,7 @@ class Split:
 
 
 class Part(nn.Sequential):
-    """Runs a part of a network, which stays in evaluation mode.
+    """A part of a network, which stays in evaluation mode.
 
     In training too, normalisation uses the statistics of the pretraining, and dropout is off.
     """
@@ -102,7 +97,7 @@ class Part(nn.Sequential):
 
 
 class FlipAveraged(Part):
-    """Averages the embeddings that a network computes of an image and of its mirror image.
+    """A network whose embeddings are averaged over an image and its mirror image.
 
     Its weights have the same names as without averaging.
     """
@@ -120,7 +115,7 @@ class FlipAveraged(Part):
 
 @dataclass(frozen=True)
 class _Family:
-    """Lists the layers of a network family in forward order; the tail begins with the last of `stages`."""
+    """The layers of a network family in forward order; the tail begins with the last of `stages`."""
 
     before: tuple[str, ...]
     stages: str
@@ -194,7 +189,7 @@ def _parts_of_transformer(network: Any) -> tuple[Part, Part]:
 
 
 class _Tokens(nn.Module):
-    """Runs a vision transformer up to its first block."""
+    """A vision transformer up to its first block."""
 
     def __init__(self, network: Any) -> None:
         super().__init__()
@@ -208,7 +203,7 @@ class _Tokens(nn.Module):
 
 
 class _Pool(nn.Module):
-    """Runs a vision transformer from after its last norm."""
+    """What follows the last norm of a vision transformer."""
 
     def __init__(self, network: Any) -> None:
         super().__init__()
@@ -227,50 +222,6 @@ def _without(network: Any, *names: str) -> Any:
     for name in names:
         setattr(copy, name, nn.Identity() if isinstance(getattr(copy, name), nn.Module) else None)
     return copy
-
-
-def inference_form(network: nn.Module, size: int) -> nn.Module:
-    """Fold normalisation into convolutions and store channels last: the default network runs twice as fast on a CPU.
-
-    Args:
-        network: network that takes images; it is not changed.
-        size: side of the images in pixels.
-
-    Returns:
-        A copy without gradients whose outputs are equal up to rounding.
-    """
-    plain = deepcopy(network).cpu().eval()
-    folded = deepcopy(plain)
-    fast: Any = plain if _fold(folded) and not _agree(plain, folded, size) else folded
-    faster: nn.Module = fast.to(device=device_of(network), memory_format=torch.channels_last)
-    return faster.requires_grad_(False)
-
-
-def _fold(module: nn.Module) -> int:
-    """Fold each normalisation into the convolution that is registered before it; return the number of folds.
-
-    In nearly all networks it also follows the convolution in the forward pass; the caller checks that.
-    """
-    folded = sum(_fold(child) for child in module.children())
-    layers = list(module.named_children())
-    for (name, layer), (next_name, next_layer) in pairwise(layers):
-        if isinstance(layer, nn.Conv2d) and isinstance(next_layer, nn.BatchNorm2d) and next_layer.track_running_stats:
-            setattr(module, name, fuse_conv_bn_eval(layer, next_layer))
-            # Normalisation layers of timm contain the activation that follows them.
-            setattr(module, next_name, getattr(next_layer, "act", nn.Identity()))
-            folded += 1
-    return folded
-
-
-def _agree(first: nn.Module, second: nn.Module, size: int) -> bool:
-    images = torch.randn(1, 3, size, size, generator=torch.Generator().manual_seed(0))
-    with torch.inference_mode():
-        expected: Tensor = first(images)
-        try:
-            difference = (second(images) - expected).abs().max()
-        except (RuntimeError, AttributeError):  # the forward pass uses a removed layer
-            return False
-    return bool(difference <= _TOLERANCE * expected.abs().max())
 
 
 def device_of(network: nn.Module) -> torch.device:

@@ -34,7 +34,7 @@ _FORMAT = "uniot-embeddings-1"
 _SECONDS_TO_WAIT = 60.0
 # SQLite's default of 4 kB holds one embedding of 1280 numbers and leaves a third of the page empty.
 _PAGE_BYTES = 16384
-_KEYS_A_QUERY = 500
+_KEYS_PER_QUERY = 500
 _CHECKSUM_BYTES = 4
 
 
@@ -53,7 +53,7 @@ def _user_cache() -> Path:
 
 
 class EmbeddingStore:
-    """Stores embeddings in a folder of databases, one per network, cut and preparation.
+    """A store of embeddings: a folder of databases, one per network, cut and preparation.
 
     Several processes of one machine may use it at the same time. On several machines set `$UNIOT_CACHE` to a folder
     of its own on each.
@@ -88,7 +88,7 @@ class EmbeddingStore:
 
 
 class EmbeddingTable:
-    """Stores rows by key, all of one shape; a row that is damaged on disk counts as absent.
+    """Rows by key, all of one shape; a row that is damaged on disk counts as absent.
 
     Rows given to `put_many` survive a kill of the process. A table is thread-safe.
     """
@@ -130,13 +130,13 @@ class EmbeddingTable:
             NumericalError: a number is not finite, or was beyond 65504, the range of float16.
             RunFolderError: the file cannot be written, or holds rows of another shape.
         """
-        check_finite(rows, self._made_by.split(maxsplit=1)[0])
+        as_float16(rows, self._made_by.split(maxsplit=1)[0])
         self._try(lambda: self._insert(keys, rows))
 
     def _select(self, keys: Sequence[bytes]) -> dict[bytes, Rows]:
         found: dict[bytes, Rows] = {}
-        for start in range(0, len(keys), _KEYS_A_QUERY):
-            part = keys[start : start + _KEYS_A_QUERY]
+        for start in range(0, len(keys), _KEYS_PER_QUERY):
+            part = keys[start : start + _KEYS_PER_QUERY]
             marks = ",".join("?" * len(part))
             for key, value in self._connection.execute(f"SELECT key, value FROM rows WHERE key IN ({marks})", part):
                 row = self._row(key, value)
@@ -252,13 +252,13 @@ class EmbeddingTable:
         )
 
 
-def check_finite(outputs: NDArray[np.floating[Any]], name: str) -> Rows:
+def as_float16(outputs: NDArray[np.floating[Any]], name: str, *, of: str = "an image") -> Rows:
     """Return the outputs of the network `name` in float16; raise a NumericalError if they are not finite in it."""
     with np.errstate(over="ignore"):
         rows = outputs.astype(np.float16, copy=False)
     if not np.isfinite(rows).all():
         raise NumericalError(
-            f"an output of {name} for an image is not finite, or too large for float16 (beyond 65504). "
+            f"an output of {name} for {of} is not finite, or too large for float16 (beyond 65504). "
             "Check its weights, or choose another backbone."
         )
     return rows
@@ -287,7 +287,7 @@ def _identity(path: Path) -> tuple[int, int]:
 
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """Hold the lock of a folder, in which only one process at a time opens or moves a database."""
+    """Lock a folder for the block, so that only one process at a time opens or moves a database in it."""
     folder.mkdir(parents=True, exist_ok=True)
     with file_lock(folder / ".lock", _SECONDS_TO_WAIT):
         yield

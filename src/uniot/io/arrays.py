@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,8 @@ import torch
 from torch import Tensor
 
 from uniot.errors import DataError
+from uniot.io.frames import column_names, frame_values, is_frame, rows_of_frame
+from uniot.io.text import listed
 
 # Blocks of this size stay in the processor's cache.
 _CHUNK_VALUES = 1 << 18
@@ -19,7 +21,8 @@ def as_inputs(values: Any, name: str, *, n_dims: int = 2) -> np.ndarray:
     """Return features or images as a NumPy array of finite numbers.
 
     Args:
-        values: numpy array, torch tensor, DataFrame or nested list; any integer or floating type.
+        values: numpy array, torch tensor, data frame of pandas, polars or Arrow, or nested list; any integer or
+            floating type.
         name: name of the argument, for error messages.
         n_dims: 2 for embeddings, 3 for grey images.
 
@@ -35,6 +38,8 @@ def as_inputs(values: Any, name: str, *, n_dims: int = 2) -> np.ndarray:
     if hasattr(values, "toarray") and hasattr(values, "tocsr"):
         raise DataError(f"{name} is a sparse matrix. Give a dense array: `{name}.toarray()`.")
     _refuse_masked(values, name)
+    values = frame_values(values, name) if is_frame(values) else values
+    _refuse_texts(values, name)
     try:
         array = np.asarray(values)
     except ValueError as error:
@@ -61,8 +66,18 @@ def as_inputs(values: Any, name: str, *, n_dims: int = 2) -> np.ndarray:
     return array
 
 
+def _refuse_texts(values: Any, name: str) -> None:
+    """Raise a DataError if the samples are texts, which have to be embedded first."""
+    is_text = isinstance(values, (list, tuple)) and bool(values) and all(isinstance(value, str) for value in values)
+    if is_text or (getattr(getattr(values, "dtype", None), "kind", "") == "U" and getattr(values, "ndim", 0) == 1):
+        raise DataError(
+            f"{name} holds texts. Embed them first: `from uniot.text.encoder import TextEncoder`, then "
+            f"`TextEncoder.open().embed({name})`."
+        )
+
+
 def _refuse_masked(values: Any, name: str) -> None:
-    """Raise a DataError if values of a masked array are masked: an array of plain numbers would show what is below."""
+    """Raise a DataError if values of a masked array are masked: a plain array would show the values below the mask."""
     if not np.ma.is_masked(values):
         return
     masked = np.argwhere(np.ma.getmaskarray(values))
@@ -180,10 +195,10 @@ def by_domain(X: Any, y: Any, sample_domain: Any) -> tuple[Any, Any, Any]:
 
 def feature_names(X: Any) -> np.ndarray | None:
     """Return the column names of a data frame if all are text, (n_features,) of objects; None otherwise."""
-    columns = getattr(X, "columns", None)
-    if columns is None or not all(isinstance(name, str) for name in columns):
+    if not is_frame(X):
         return None
-    return np.array(list(columns), dtype=object)
+    columns = column_names(X)
+    return np.array(columns, dtype=object) if all(isinstance(name, str) for name in columns) else None
 
 
 def check_feature_names(X: Any, fitted: np.ndarray | None, name: str) -> None:
@@ -201,7 +216,9 @@ def check_feature_names(X: Any, fitted: np.ndarray | None, name: str) -> None:
     parts = ["The feature names should match those that were passed during fit.\n"]
     for words, wrong in (("unseen at fit time", unseen), ("seen at fit time, yet now missing", missing)):
         if wrong:
-            parts.append("\n- ".join([f"Feature names {words}:", *wrong[:5]]) + "\n")
+            shown = [listed([feature]) for feature in wrong[:5]]
+            more = [f"… and {len(wrong) - 5:,} more"] if len(wrong) > 5 else []
+            parts.append("\n- ".join([f"Feature names {words}:", *shown, *more]) + "\n")
     if not unseen and not missing:
         parts.append("Feature names must be in the same order as they were in fit.\n")
     raise DataError("".join(parts) + f"Give {name} with the columns of the fit, in their order.")
@@ -211,10 +228,26 @@ def rows_of(values: Any, rows: np.ndarray) -> Any:
     """Return the rows of an array, a tensor, a data frame or a list that a mask (n_rows,) selects."""
     if hasattr(values, "iloc"):
         return values.iloc[rows]
+    if is_frame(values):
+        return rows_of_frame(values, np.flatnonzero(rows).tolist())
+    if not hasattr(values, "shape") and hasattr(values, "to_numpy"):  # a column of Arrow
+        return values.to_numpy()[rows]
+    if hasattr(values, "filter") and hasattr(values, "to_numpy"):  # a series of polars
+        return values.filter(rows)
     if hasattr(values, "shape"):
         return values[rows]
     # Not converted to an array first, in which a single text label would turn all numbers into text.
     return [values[row] for row in np.flatnonzero(rows)]
+
+
+def blocks_of(rows: Tensor, size: int) -> Iterator[tuple[slice, Tensor]]:
+    """Yield rows, (n_rows, n_columns), in blocks of one size, each with its place among the rows.
+
+    The last block is filled up with zeros. If there are no rows, there is one block of zeros.
+    """
+    for start in range(0, max(len(rows), 1), size):
+        block = rows[start : start + size]
+        yield slice(start, start + len(block)), torch.cat([block, block.new_zeros(size - len(block), rows.shape[1])])
 
 
 def in_blocks(function: Callable[[Tensor], Tensor], rows: Tensor, size: int) -> Tensor:
@@ -229,12 +262,11 @@ def in_blocks(function: Callable[[Tensor], Tensor], rows: Tensor, size: int) -> 
         The results of all rows, (n_rows, …).
     """
     results: Tensor | None = None
-    for start in range(0, max(len(rows), 1), size):
-        block = rows[start : start + size]
-        found = function(torch.cat([block, block.new_zeros(size - len(block), rows.shape[1])]))[: len(block)]
+    for place, block in blocks_of(rows, size):
+        found = function(block)[: place.stop - place.start]
         if results is None:
             # One allocation: small results between large temporary tensors would fragment the memory.
             results = found.new_empty(len(rows), *found.shape[1:])
-        results[start : start + size] = found
+        results[place] = found
     assert results is not None
     return results

@@ -22,6 +22,8 @@ CsvError = csv.Error
 
 # A row of a million numbers takes less.
 _MAX_ROW_LETTERS = 1 << 25
+# Python's own limit of 131 072 letters per cell is less than a long document; rows are bounded here.
+csv.field_size_limit(_MAX_ROW_LETTERS)
 
 _SPACES = " \v\f\xa0\u3000"
 # Full-width signs as well, which Excel takes for the others in East Asian languages.
@@ -50,7 +52,7 @@ def unescape_formulas(text: str) -> str:
 
 
 def _is_suspect(text: str) -> bool:
-    """Return whether a text may contain the begin of a formula; fast, because nearly none does."""
+    """Return whether a text may contain the beginning of a formula; fast, because nearly none does."""
     return text[:1] in _FIRST or ";" in text or "\t" in text or "\n" in text or "\r" in text
 
 

@@ -5,9 +5,9 @@ The tables of readers and writers below list the supported kinds of file; a new 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -25,21 +25,25 @@ from uniot.io.array_files import (
     write_safetensors,
 )
 from uniot.io.arrays import as_inputs
+from uniot.io.columns import KEYS, Columns
 from uniot.io.labels import as_labels
 from uniot.io.shards import is_shard_folder, read_shards
 from uniot.io.table_files import read_csv, read_parquet, write_csv, write_parquet
-from uniot.io.text import listed, text_lines
+from uniot.io.text import as_utf8, listed, text_lines
 
 Replacing = Callable[[Path], AbstractContextManager[Path]]
 
-_READERS: dict[str, Callable[[Path, bool], FileContent]] = {
+_READERS: dict[str, Callable[[Path, bool, Columns], FileContent]] = {
     ".npz": read_npz,
     ".npy": read_npy,
     ".parquet": read_parquet,
     ".safetensors": read_safetensors,
     ".csv": read_csv,
+    ".tsv": read_csv,
 }
-_WRITERS: dict[str, Callable[[Path, np.ndarray, np.ndarray | None, Sequence[str] | None], None]] = {
+_WRITERS: dict[
+    str, Callable[[Path, np.ndarray, np.ndarray | None, Sequence[str] | None, Mapping[str, Sequence[str]]], None]
+] = {
     ".npz": write_npz,
     ".npy": write_npy,
     ".parquet": write_parquet,
@@ -47,6 +51,8 @@ _WRITERS: dict[str, Callable[[Path, np.ndarray, np.ndarray | None, Sequence[str]
 }
 WRITTEN_SUFFIXES = tuple(_WRITERS)
 """Suffixes of the files that `write_embeddings` writes."""
+_USUAL = Columns()
+_MOST_PADDED_LETTERS, _MOST_HEADER_LETTERS = 1 << 27, 1 << 23
 _NO_LABELS = (
     "Give the true labels as an .npz with y, an .npy of labels, a .csv with the columns path and label, or a text file "
     "with one label per line."
@@ -62,15 +68,36 @@ class EmbeddingFile:
         y: labels, (n_samples,); None if the file has none.
         ids: sample names, (n_samples,); None if the file has none.
         feature_names: names of the columns of a table, (n_features,); None if the file has none.
+        shown: what a person sees of each sample, (n_samples,); None if no column was chosen or the file lacks it.
+        left_out: columns of a table that are neither numbers nor labels, names or what is shown.
     """
 
     x: np.ndarray
     y: np.ndarray | None
     ids: list[str] | None
     feature_names: tuple[str, ...] | None = None
+    shown: list[str] | None = None
+    left_out: tuple[str, ...] = ()
 
 
-def read_embeddings(path: Path, table: Path | None = None) -> EmbeddingFile:
+@dataclass(frozen=True)
+class TextFile:
+    """Texts of a file.
+
+    Attributes:
+        texts: cut to ten thousand letters each, (n_samples,).
+        y: labels, (n_samples,); None if the file has none.
+        ids: sample names, (n_samples,); None if the file has none.
+        shown: what a person sees of each sample, (n_samples,); None if no column was chosen or the file lacks it.
+    """
+
+    texts: list[str]
+    y: np.ndarray | None
+    ids: list[str] | None
+    shown: list[str] | None = None
+
+
+def read_embeddings(path: Path, table: Path | None = None, columns: Columns = _USUAL) -> EmbeddingFile:
     """Read embeddings and, if the file has them, labels and sample names.
 
     Args:
@@ -79,9 +106,11 @@ def read_embeddings(path: Path, table: Path | None = None) -> EmbeddingFile:
             .npy: the embeddings, read from disk as needed; labels and names in a .csv of the same name beside it.
             .parquet: a list column `x` or, without one, every numeric column; columns `label` and `path`.
             .safetensors: tensors `x` and, as integers, `y`; metadata `classes` and `ids`, each a JSON list.
-            .csv: column names in the first line; columns `label` and `path`, and numbers in all others.
+            .csv, .tsv: column names in the first line; columns `label` and `path`, and numbers in all others, or a
+                column `x` with a list of numbers per cell.
             a folder of .parquet files: their rows in the order of the file names.
         table: a .csv with the columns path, label or both, in the order of the rows; overrides those of `path`.
+        columns: columns of the labels, the names and what is shown, if they are not called as above.
 
     Returns:
         The embeddings, labels and sample names.
@@ -89,24 +118,47 @@ def read_embeddings(path: Path, table: Path | None = None) -> EmbeddingFile:
     Raises:
         DataError: the file is missing, damaged or of another kind, or has labels or names for some rows only.
     """
-    content = _read(path, with_x=True, table=table)
+    content = _read(path, with_x=True, table=table, columns=columns)
     x = content.x
     if x is None or x.ndim == 0:
         raise DataError(f"{path} holds a single number. Give one row of numbers per sample.")
-    for what, values in (("labels", content.y), ("ids", content.ids)):
+    for what, values in (("labels", content.y), ("ids", content.ids), ("texts to show", content.shown)):
         if values is not None and len(values) != len(x):
             raise DataError(f"{path} has {len(values)} {what} for {len(x)} rows of x. Give one per row, or none.")
-    has_names = x.ndim == 2 and len(content.columns) == x.shape[1]
-    return EmbeddingFile(x, content.y, content.ids, content.columns if has_names else None)
+    has_names = x.ndim == 2 and len(content.columns) == x.shape[1] and content.columns[0] not in KEYS["x"]
+    names = content.columns if has_names else None
+    return EmbeddingFile(x, content.y, content.ids, names, content.shown, content.left_out)
 
 
-def read_labels(path: Path, ids: list[str]) -> np.ndarray:
+def read_texts(path: Path, columns: Columns) -> TextFile:
+    """Read a column of texts and, if the file has them, labels and sample names.
+
+    Args:
+        path: a file as for `read_embeddings`; embeddings in it are not read.
+        columns: the column of the texts, and others if they are not called as for `read_embeddings`.
+
+    Raises:
+        DataError: the file cannot be read, has no such column, or all of its texts are empty.
+    """
+    content = _read(path, with_x=False, columns=replace(columns, needed=columns.needed | {"text"}))
+    texts = content.texts or []
+    if not any(text.strip() for text in texts):
+        what = f"{len(texts)} empty texts" if texts else "no rows"
+        raise DataError(f"{path} has {what} in the column {columns.text!r}. Give a text per row.")
+    for what, values in (("labels", content.y), ("ids", content.ids), ("texts to show", content.shown)):
+        if values is not None and len(values) != len(texts):
+            raise DataError(f"{path} has {len(values)} {what} for {len(texts)} texts. Give one per text, or none.")
+    return TextFile(texts, content.y, content.ids, content.shown)
+
+
+def read_labels(path: Path, ids: list[str], columns: Columns = _USUAL) -> np.ndarray:
     """Read the label of each sample.
 
     Args:
         path: any file that `read_embeddings` reads, with or without embeddings; an .npy of labels; or a text file
             with one label per line. If the file names its samples, labels are matched by name, otherwise by order.
         ids: sample names, as in predictions.csv, (n_samples,).
+        columns: columns of the labels and the names, if they are not called label and path.
 
     Returns:
         Labels in the order of `ids`, (n_samples,).
@@ -117,12 +169,14 @@ def read_labels(path: Path, ids: list[str]) -> np.ndarray:
     if not path.is_file() and not is_shard_folder(path):
         raise DataError(f"{path} does not exist. Give a file with the true label of every target sample.")
     if path.is_dir() or path.suffix.lower() in _READERS:
-        content = _read(path, with_x=False)
+        content = _read(path, with_x=False, columns=columns)
     else:
         content = FileContent(y=_text_labels(path))
     labels, names = content.y, content.ids
     if labels is None:
-        raise DataError(f"{path} holds no labels. Save them as y, or in a column called label.")
+        raise DataError(
+            f"{path} holds no labels. Save them as y, or in a column called label, or name the column with --label."
+        )
     if names is not None and len(names) != len(labels):
         raise DataError(f"{path} has {len(names)} ids for {len(labels)} labels. Give one per label, or none.")
     if names is None or names == ids or _only_numbered(ids, names):
@@ -134,12 +188,34 @@ def read_labels(path: Path, ids: list[str]) -> np.ndarray:
     return _labels_by_name(path, labels, names, ids)
 
 
+def storable_texts(path: Path, texts: Mapping[str, Sequence[str]]) -> tuple[dict[str, list[str]], int | None]:
+    """Return columns of texts as a file stores them, and the number of letters that they are cut to, None for all.
+
+    Columns get other names if they are called as embeddings, labels or sample names. NumPy pads each text to the
+    longest, and the metadata of a .safetensors file is short.
+
+    Args:
+        path: the file.
+        texts: columns by their names, (n_samples,) each.
+    """
+    taken = {name for names in KEYS.values() for name in names}
+    named = {f"{name}_text" if name in taken else name: list(values) for name, values in texts.items()}
+    n_texts = sum(map(len, named.values()))
+    longest = max((len(text) for values in named.values() for text in values), default=0)
+    most = {".npz": _MOST_PADDED_LETTERS, ".safetensors": _MOST_HEADER_LETTERS}.get(path.suffix.lower())
+    if most is None or longest * n_texts <= most:
+        return named, None
+    cut = max(1, most // n_texts)
+    return {name: [text[:cut] for text in values] for name, values in named.items()}, cut
+
+
 def write_embeddings(
     path: Path,
     x: np.ndarray,
     y: np.ndarray | None = None,
     ids: Sequence[str] | None = None,
     *,
+    texts: Mapping[str, Sequence[str]] | None = None,
     replacing: Replacing,
 ) -> None:
     """Write embeddings to a file that `read_embeddings` reads.
@@ -151,6 +227,7 @@ def write_embeddings(
         x: embeddings, (n_samples, n_features).
         y: labels, (n_samples,), text or whole numbers.
         ids: sample names, (n_samples,). Bytes of a name that are not UTF-8 are written as in `uniot.io.text.as_utf8`.
+        texts: further columns of texts by their names, (n_samples,) each.
         replacing: returns a temporary path for a final one, and renames it afterwards: `uniot.io.files.replacing`.
 
     Raises:
@@ -161,23 +238,24 @@ def write_embeddings(
         raise DataError(f"{path} ends with {kind!r}. Embeddings are written to {listed(_WRITERS)} files.")
     x = as_inputs(x, "x")
     y = None if y is None else as_labels(y, "y")
-    for what, values in (("labels", y), ("ids", ids)):
+    texts = {name: [as_utf8(text) for text in values] for name, values in (texts or {}).items()}
+    for what, values in (("labels", y), ("ids", ids), *texts.items()):
         if values is not None and len(values) != len(x):
             raise DataError(f"there are {len(values)} {what} for {len(x)} rows of x. Give one per row, or none.")
     beside = path.with_suffix(".csv") if kind == ".npy" else None
-    has_table = y is not None or ids is not None
+    has_table = y is not None or ids is not None or bool(texts)
     if beside is not None and not has_table and beside.exists():
         raise DataError(
             f"{beside} belongs to other embeddings and would be read as the labels of {path}. "
             "Remove it, or give another name."
         )
     with ExitStack() as files:
-        _WRITERS[kind](files.enter_context(replacing(path)), x, y, ids)
+        _WRITERS[kind](files.enter_context(replacing(path)), x, y, ids, texts)
         if beside is not None and has_table:
-            write_csv(files.enter_context(replacing(beside)), y, ids)
+            write_csv(files.enter_context(replacing(beside)), y, ids, texts)
 
 
-def _read(path: Path, *, with_x: bool, table: Path | None = None) -> FileContent:
+def _read(path: Path, *, with_x: bool, table: Path | None = None, columns: Columns = _USUAL) -> FileContent:
     kind = path.suffix.lower()
     if path.is_dir() and not is_shard_folder(path):
         raise DataError(
@@ -189,7 +267,7 @@ def _read(path: Path, *, with_x: bool, table: Path | None = None) -> FileContent
     if path.is_file() and kind not in _READERS:
         raise DataError(f"{path} ends with {kind!r}. Embeddings are read from {listed(_READERS)} files.")
     try:
-        content = read_shards(path, with_x) if path.is_dir() else _READERS[kind](path, with_x)
+        content = (read_shards if path.is_dir() else _READERS[kind])(path, with_x, columns)
     except MemoryError as error:
         raise DataError(not_enough_memory(path, error)) from None
     if path.is_dir():
@@ -199,9 +277,9 @@ def _read(path: Path, *, with_x: bool, table: Path | None = None) -> FileContent
         table = beside
     if table is None:
         return content
-    named = read_csv(table, with_x=False)
+    named = read_csv(table, False, columns)
     y, ids = content.y if named.y is None else named.y, content.ids if named.ids is None else named.ids
-    return FileContent(content.x, y, ids, content.columns)
+    return FileContent(content.x, y, ids, content.columns, named.shown, named.texts)
 
 
 def _text_labels(path: Path) -> np.ndarray:

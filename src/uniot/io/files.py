@@ -13,11 +13,12 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from difflib import get_close_matches
 from itertools import takewhile
 from pathlib import Path
 from typing import Any, BinaryIO, NoReturn, cast
 
-from uniot.errors import RunFolderError
+from uniot.errors import DataError, RunFolderError
 
 MOST_IMAGE_BYTES = 185_000_000
 """Largest size of an encoded image; a photograph of 200 megapixels takes a third of it."""
@@ -121,7 +122,7 @@ def _open_lock(path: Path) -> BinaryIO:
 
 @contextmanager
 def file_lock(path: Path, wait_seconds: float = 0.0) -> Iterator[None]:
-    """Hold an exclusive lock for the block; the system releases it if the process dies.
+    """Lock a file exclusively for the block; the system releases the lock if the process dies.
 
     Run folders, labelling pages and embedding stores all use this lock. The file is removed at the end of the block.
 
@@ -242,11 +243,11 @@ def only_one_writer(folder: Path, wait_seconds: float = 0.0) -> Iterator[None]:
                 f"{folder} cannot be written ({error.strerror}). Give a folder that you may write to."
             ) from error
         if not wait_seconds:
-            _remove_partial_files(folder)
+            remove_partial_files(folder)
         yield
 
 
-def _remove_partial_files(folder: Path) -> None:
+def remove_partial_files(folder: Path) -> None:
     """Remove what a killed process left of `temporary_path` in a folder and below it, but not in folders of others."""
     below = [inner for inner in folder.iterdir() if inner.is_dir() and not inner.is_symlink()]
     for inner in (folder, *(inner for inner in below if not (inner / _LOCK).exists())):
@@ -257,3 +258,18 @@ def _remove_partial_files(folder: Path) -> None:
                 shutil.rmtree(path, ignore_errors=True)
             else:
                 path.unlink(missing_ok=True)
+
+
+def check_exists(path: Path) -> None:
+    """Raise DataError if a collection does not exist; the message suggests a similar name in the same folder."""
+    if path.exists():
+        return
+    try:
+        beside = [other.name for other in path.parent.iterdir()]
+    except OSError:
+        beside = []
+    alike = get_close_matches(path.name, beside, n=1)
+    advice = "Give a folder of images, a list file, or a file of embeddings."
+    if alike:
+        advice = f"Did you mean {path.with_name(alike[0])}?"
+    raise DataError(f"{path} does not exist. {advice}")

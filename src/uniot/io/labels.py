@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from uniot.errors import DataError
+from uniot.io.frames import is_frame, only_column
 
 # An array of text takes as much memory for each label as for the longest: four bytes per letter, here a gigabyte.
 _MOST_LETTERS = 1 << 28
@@ -68,6 +69,11 @@ def _as_array(values: Any, name: str) -> np.ndarray:
         values = values.detach().cpu()
         # NumPy has no bfloat16; double represents every number of the other types.
         values = values.double() if values.is_floating_point() else values
+    if is_frame(values):
+        values = only_column(values, name)
+    if type(values).__module__.partition(".")[0] in ("polars", "pyarrow"):
+        # As a list, whose elements keep their types and of which a missing one is None.
+        values = values.to_list() if hasattr(values, "to_list") else values.to_pylist()
     if isinstance(values, (list, tuple, Set)):
         # As objects, elements keep their types; NumPy would convert ["a", 1] and ["a", nan] to text.
         values = np.array([_scalar(value) for value in values], dtype=object)

@@ -1,4 +1,7 @@
-"""Predictions of a method, one per sample, and their tables in CSV and Parquet files."""
+"""Predictions of a method, one per sample, and their tables in CSV and Parquet files.
+
+`uniot.runs.saving` writes the predictions.csv of a run with it, `uniot predict` those of new samples.
+"""
 
 from __future__ import annotations
 

@@ -10,9 +10,12 @@ import numpy as np
 
 from uniot.errors import DataError
 from uniot.io.array_files import FileContent, Unpacked, label_bytes
+from uniot.io.columns import Columns
 from uniot.io.files import MOST_SETTINGS_BYTES, open_regular, parse_json
 from uniot.io.table_files import WRITE_PLAIN, Vectors, allocate, opened_parquet, read_parquet
 from uniot.io.text import listed
+
+_USUAL = Columns()
 
 MANIFEST = "_shards.json"
 """File of a folder of shards in which `uniot embed --engine ray` says what they are, and whether all are there."""
@@ -41,7 +44,7 @@ def shard_files(folder: Path) -> list[Path]:
     return sorted(path for path in folder.glob("*") if path.suffix.lower() == ".parquet" and path.name[0] not in "._")
 
 
-def read_shards(folder: Path, with_x: bool) -> FileContent:
+def read_shards(folder: Path, with_x: bool, columns: Columns = _USUAL) -> FileContent:
     """Return the embeddings of all shards, their labels and names. Shards without rows are left out.
 
     A part of one shard at a time is in memory. Embeddings of more than a gigabyte go to a temporary file, in the folder
@@ -59,26 +62,38 @@ def read_shards(folder: Path, with_x: bool) -> FileContent:
     unpacked = Unpacked(folder, sum(path.stat().st_size for path in files), WRITE_PLAIN)
     x = None
     if with_x:
-        first_vectors = _vectors(files[0])
+        first_vectors = _vectors(files[0], columns)
         shape = (n_rows, first_vectors.shape[1])
         unpacked.add("x", math.prod(shape) * first_vectors.dtype.itemsize)
         x = allocate(shape, first_vectors.dtype)
     first, labels, names, start = None, [], [], 0
+    shown: list[str] = []
+    texts: list[str] = []
     for path in files:
         rows = None
         if x is not None:
-            _check_vectors(path, _vectors(path), files[0], first_vectors)
+            _check_vectors(path, _vectors(path, columns), files[0], first_vectors)
             rows = x[start : start + counts[path]]
-        shard = read_parquet(path, with_x, into=rows)
+        shard = read_parquet(path, with_x, columns, rows)
         first = first or shard
         _check_alike(path, shard, files[0], first)
         start += counts[path]
         if shard.y is not None:
             labels.append(shard.y)
         names += shard.ids or []
+        shown += shard.shown or []
+        texts += shard.texts or []
     assert first is not None
     y = None if first.y is None else _concatenated(folder, labels, unpacked)
-    return FileContent(x, y, None if first.ids is None else names)
+    return FileContent(
+        x,
+        y,
+        None if first.ids is None else names,
+        first.columns,
+        None if first.shown is None else shown,
+        None if first.texts is None else texts,
+        first.left_out,
+    )
 
 
 def check_complete(where: object, manifest: bytes | None, n_rows: int) -> None:
@@ -103,7 +118,7 @@ def check_complete(where: object, manifest: bytes | None, n_rows: int) -> None:
         raise DataError(f"{where} is not finished. Run the command that writes it again; it continues.")
     if expected != n_rows:
         raise DataError(
-            f"{where} has {n_rows} rows; expected were {expected}. Run the command that wrote it again; it repairs it."
+            f"Expected {expected} rows in {where}, got {n_rows}. Run the command that wrote it again; it repairs it."
         )
 
 
@@ -123,8 +138,8 @@ def _count_rows(path: Path) -> int:
         return table.n_rows
 
 
-def _vectors(path: Path) -> Vectors:
-    with opened_parquet(path) as table:
+def _vectors(path: Path, columns: Columns) -> Vectors:
+    with opened_parquet(path, columns) as table:
         return table.vectors
 
 
@@ -144,7 +159,13 @@ def _check_vectors(path: Path, vectors: Vectors, first_path: Path, first: Vector
 
 def _check_alike(path: Path, shard: FileContent, first_path: Path, first: FileContent) -> None:
     """Raise DataError if labels and names of a shard do not continue those of the first one."""
-    for what, own, other in (("labels", shard.y, first.y), ("names", shard.ids, first.ids)):
+    kept = (
+        ("labels", shard.y, first.y),
+        ("names", shard.ids, first.ids),
+        ("column to show", shard.shown, first.shown),
+        ("texts", shard.texts, first.texts),
+    )
+    for what, own, other in kept:
         if (own is None) != (other is None):
             with_it, without = (path, first_path) if other is None else (first_path, path)
             raise DataError(f"{with_it} has {what} and {without} has none. Give shards of one and the same kind.")

@@ -12,7 +12,8 @@ import os
 import sys
 import tempfile
 from array import array
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -23,14 +24,14 @@ import numpy as np
 
 from uniot.errors import DataError, UniotError, import_optional
 from uniot.io.array_files import (
-    KEYS,
     FileContent,
     LabelColumn,
     Unpacked,
     check_complete_labels,
-    find_keys,
+    cut_text,
     not_enough_memory,
 )
+from uniot.io.columns import KEYS, Columns
 from uniot.io.csv_tables import CsvError, CsvReader, CsvWriter
 from uniot.io.files import open_regular
 from uniot.io.parquet_pages import Pages, column_pages
@@ -45,7 +46,7 @@ WRITE_PLAIN = (
 )
 """Advice for files that take too much memory when they are unpacked."""
 
-# Blocks of this size take a few dozen megabytes at the usual widths, and at any width no more than so many bytes.
+# Blocks of this size take a few dozen megabytes at the usual widths; the number of bytes limits them at any width.
 _READ_ROWS, _READ_BYTES = 1 << 12, 1 << 26
 _WRITE_VALUES = 1 << 22
 _EXTRA_AND_PURPOSE = ("images", "reading or writing Parquet files")
@@ -62,25 +63,68 @@ _REFERENCE_BYTES = 8
 _MIN_BUFFER_BYTES = 1 << 16
 _OUT_OF_MEMORY = ("alloc", "out of memory", "cannot allocate", "worker thread")
 _SAVE_AS_NPZ = "Save it as an .npz file."
+_LINE_BYTES = 1 << 20
+_MISSING = frozenset({"", "-", "?", "na", "n/a", "#n/a", "<na>", "null", "none", "missing"})
+_USUAL = Columns()
 
 
-def read_csv(path: Path, with_x: bool) -> FileContent:
-    """Return the columns `label` and `path` of a .csv and, as embeddings, the numbers of all other columns."""
+def read_csv(path: Path, with_x: bool, columns: Columns = _USUAL) -> FileContent:
+    """Return labels, names and texts of a .csv or .tsv file and, as embeddings, the numbers of all other columns.
+
+    In place of the numbers, one of the usual columns of embeddings may have a list of numbers per cell, such as
+    `[0.1, 0.2]`, as pandas writes it.
+
+    Args:
+        path: the file.
+        with_x: whether to read the embeddings.
+        columns: those that were chosen.
+    """
     try:
         with io.TextIOWrapper(open_regular(path), encoding="utf-8-sig", newline="") as file:
-            return _csv_content(path, CsvReader(file, with_nul=False), with_x)
+            return _csv_content(path, CsvReader(file, delimiter=delimiter_of(path), with_nul=False), with_x, columns)
     except (OSError, UnicodeDecodeError, CsvError) as error:
-        raise DataError(
-            f"{path} cannot be read as comma-separated UTF-8 text ({error}). Save it as CSV in UTF-8, or give an "
-            ".npz file."
-        ) from None
+        raise DataError(unreadable_csv(path, error)) from None
 
 
-def _csv_content(path: Path, lines: CsvReader, with_x: bool) -> FileContent:
+def delimiter_of(path: Path) -> str:
+    """Return what separates the cells of a table: tabs in a .tsv file, commas in all others."""
+    return "\t" if path.suffix.lower() == ".tsv" else ","
+
+
+def unreadable_csv(path: Path, error: Exception) -> str:
+    """Return the message for a table that cannot be read as text."""
+    called = "tab-separated" if delimiter_of(path) == "\t" else "comma-separated"
+    reason = _why_not_utf8(path) if isinstance(error, UnicodeDecodeError) else str(error)
+    return (
+        f"{path} cannot be read as {called} UTF-8 text ({reason}). Save it as {path.suffix.lower()[1:].upper()} in "
+        "UTF-8, or give an .npz file."
+    )
+
+
+def _why_not_utf8(path: Path) -> str:
+    """Return which line of a text file is not UTF-8, and which encoding it may have."""
+    with open_regular(path) as file:
+        number = 0
+        while line := file.readline(_LINE_BYTES):
+            if number == 0 and line[:2] in (b"\xff\xfe", b"\xfe\xff"):
+                return "it is UTF-16"
+            number += 1
+            try:
+                line.decode("utf-8")
+            except UnicodeDecodeError as error:
+                if error.reason != "unexpected end of data" or len(line) < _LINE_BYTES:
+                    return f"line {number} has the byte 0x{line[error.start]:02x}, as in Windows-1252 or Latin-1"
+    return "it is not UTF-8"
+
+
+def _csv_content(path: Path, lines: CsvReader, with_x: bool, columns: Columns) -> FileContent:
     header: list[str] = next(lines, [])
-    roles = {role: header.index(key) for role, key in find_keys(header, with_x=False).items()}
+    _check_header(path, header)
+    roles = {role: header.index(key) for role, key in columns.roles(path, header).items()}
+    lists = next((header.index(name) for name in KEYS["x"] if name in header), None)
+    others = columns.are_no_features(header)
     # pandas writes the index of its rows as a column without a name.
-    numbers = [place for place, name in enumerate(header) if name and place not in roles.values()]
+    numbers = [place for place, name in enumerate(header) if name and name not in others]
     if any(_is_fraction(name) for name in header) or not (numbers if with_x else roles):
         needed = "a column for each dimension" if with_x else "path, label or both"
         raise DataError(
@@ -88,8 +132,9 @@ def _csv_content(path: Path, lines: CsvReader, with_x: bool) -> FileContent:
             "Give the names of the columns in the first line."
         )
     labels = LabelColumn(Unpacked(path, path.stat().st_size, _SAVE_AS_NPZ))
-    names: list[str] = []
-    values = array("d")
+    kept: dict[str, list[str]] = {role: [] for role in ("ids", "show", "text") if role in roles}
+    values, n_rows, width = array("d"), 0, len(numbers)
+    left_out: list[int] = []
     for row in lines:
         if not row:
             continue
@@ -100,41 +145,116 @@ def _csv_content(path: Path, lines: CsvReader, with_x: bool) -> FileContent:
             )
         if "y" in roles:
             labels.append(row[roles["y"]])
-        if "ids" in roles:
-            names.append(row[roles["ids"]])
+        for role, cells in kept.items():
+            cell = row[roles[role]]
+            cells.append(cell if role == "ids" else cut_text(cell))
         if with_x:
+            if not n_rows:
+                if lists is not None and row[lists].lstrip()[:1] == "[":
+                    width, left_out = row[lists].count(",") + 1, [place for place in numbers if place != lists]
+                else:
+                    lists, left_out = None, [place for place in numbers if _is_text(row[place])]
+                    numbers = [place for place in numbers if place not in set(left_out)]
+                    width = len(numbers)
+                if lists is None and not numbers:
+                    raise DataError(
+                        f"{path} has no column of numbers among {listed(header)}. Give a column for each dimension of "
+                        "the embeddings; for texts, name their column with --text."
+                    )
             try:
-                values.extend([float(row[place]) for place in numbers])
+                if lists is None:
+                    values.extend([float(row[place]) for place in numbers])
+                else:
+                    values.extend(_list_of_numbers(row[lists], width))
             except ValueError as error:
-                raise DataError(
-                    f"{path} has a cell in line {lines.line_num} that is not a number ({str(error)[:100]}). "
-                    "Give numbers in all columns but label and path."
-                ) from None
+                raise DataError(_not_a_number(path, header, row, numbers, lines.line_num, lists, error)) from None
+        n_rows += 1
     return FileContent(
-        # Without a copy, which the array would need as much memory for again.
-        np.frombuffer(values or b"", np.float64).reshape(-1, len(numbers)) if with_x else None,
+        # Not copied: a copy would take as much memory again.
+        np.frombuffer(values or b"", np.float64).reshape(-1, width) if with_x else None,
         labels.as_array() if "y" in roles else None,
-        names if "ids" in roles else None,
-        tuple(header[place] for place in numbers),
+        kept.get("ids"),
+        tuple(header[place] for place in ((lists,) if lists is not None else numbers)),
+        kept.get("show"),
+        kept.get("text"),
+        tuple(header[place] for place in left_out),
     )
 
 
-def _is_fraction(text: str) -> bool:
-    """Return whether a header cell is a decimal number, as in a file without a header; pandas numbers columns."""
+def _is_text(cell: str) -> bool:
+    """Return whether a cell is a text, and no number or missing value."""
+    return not is_number(cell) and cell.strip().lower() not in _MISSING
+
+
+def _check_header(path: Path, header: Sequence[str]) -> None:
+    """Raise DataError if the first line is separated by another character, or names two columns the same."""
+    if len(header) == 1:
+        other = next((mark for mark in (";", "\t", ",", "|") if mark in header[0]), None)
+        if other is not None:
+            called = {";": "semicolons", "\t": "tabs", ",": "commas", "|": "vertical bars"}[other]
+            wanted = "tabs" if delimiter_of(path) == "\t" else "commas"
+            raise DataError(
+                f"{path} is separated by {called}, and a {path.suffix.lower()} file is read with {wanted}. Save it "
+                f"with {wanted}" + (", or call it .tsv." if other == "\t" else " and with decimal points.")
+            )
+    twice = [name for name, count in Counter(filter(None, header)).items() if count > 1]
+    if twice:
+        raise DataError(f"{path} has two columns of the same name: {listed(twice)}. Give each its own name.")
+
+
+def _list_of_numbers(cell: str, width: int) -> list[float]:
+    """Return the numbers of a cell such as `[0.1, 0.2]`; raise ValueError if there are not `width` of them."""
+    inner = cell.strip()
+    if inner[:1] != "[" or inner[-1:] != "]":
+        raise ValueError(f"{cell[:40]!r} is not a list of numbers")
+    numbers = [float(part) for part in inner[1:-1].split(",")]
+    if len(numbers) != width:
+        raise ValueError(f"{len(numbers)} numbers, and {width} in the rows before")
+    return numbers
+
+
+def _not_a_number(
+    path: Path,
+    header: Sequence[str],
+    row: Sequence[str],
+    numbers: Sequence[int],
+    line: int,
+    lists: int | None,
+    error: ValueError,
+) -> str:
+    """Return the message for a cell that is not a number."""
+    if lists is not None:
+        return f"{path} has no list of numbers in line {line}, column {header[lists]} ({str(error)[:100]}). Repair it."
+    place = next(place for place in numbers if not is_number(row[place]))
+    cell = "is empty" if not row[place].strip() else f"has {row[place][:40]!r}, which is not a number,"
+    return (
+        f"{path} {cell} in line {line}, column {header[place][:80]!r}. Give numbers in all columns but those of "
+        "labels, names and what is shown (--label, --ids, --show), or leave the column out."
+    )
+
+
+def is_number(text: str) -> bool:
+    """Return whether a cell is a number."""
     try:
         float(text)
     except ValueError:
         return False
-    return not text.isdigit()
+    return True
 
 
-def write_csv(path: Path, y: np.ndarray | None, ids: Sequence[str] | None) -> None:
-    """Write sample names and labels to a .csv, for embeddings in an .npy file."""
+def _is_fraction(text: str) -> bool:
+    """Return whether a header cell is a decimal number, as in a file without a header; pandas numbers columns."""
+    return is_number(text) and not text.isdigit() and text.strip().lower() not in ("nan", "inf", "infinity")
+
+
+def write_csv(path: Path, y: np.ndarray | None, ids: Sequence[str] | None, texts: Mapping[str, Sequence[str]]) -> None:
+    """Write sample names, labels and columns of texts to a .csv, for embeddings in an .npy file."""
     columns: dict[str, Iterable[Any]] = {}
     if ids is not None:
         columns["path"] = ids
     if y is not None:
         columns["label"] = y.tolist()
+    columns |= texts
     with path.open("w", encoding="utf-8", errors="backslashreplace", newline="") as file:
         writer = CsvWriter(file)
         writer.write([columns])
@@ -146,18 +266,20 @@ def import_pyarrow() -> tuple[Any, Any]:
     return import_optional("pyarrow", *_EXTRA_AND_PURPOSE), import_optional("pyarrow.parquet", *_EXTRA_AND_PURPOSE)
 
 
-def read_parquet(path: Path, with_x: bool, into: np.ndarray | None = None) -> FileContent:
+def read_parquet(path: Path, with_x: bool, columns: Columns = _USUAL, into: np.ndarray | None = None) -> FileContent:
     """Return the vectors of a .parquet file (a list column, or a column for each dimension), its labels and names.
 
     Args:
         path: the file.
         with_x: whether to read the vectors.
+        columns: those that were chosen.
         into: array that they are written to, (n_rows, n_features); a new one if None.
 
     Raises:
         DataError: the file cannot be read, would take more memory than embeddings ever do, or does not fit `into`.
     """
-    with opened_parquet(path) as table:
+    with opened_parquet(path, columns) as table:
+        roles = columns.roles(path, table.names)
         x = None
         if with_x:
             found = table.vectors
@@ -169,12 +291,14 @@ def read_parquet(path: Path, with_x: bool, into: np.ndarray | None = None) -> Fi
                     f"{found.shape[1]} {found.dtype} numbers now. Wait until it is written."
                 )
             table.read_vectors(x)
-        roles = find_keys(table.names, with_x=False)
         return FileContent(
             x,
             table.labels(roles["y"]) if "y" in roles else None,
             table.sample_names(roles["ids"]) if "ids" in roles else None,
             tuple(table.vectors.columns) if with_x else (),
+            table.texts(roles["show"]) if "show" in roles else None,
+            table.texts(roles["text"]) if "text" in roles else None,
+            tuple(table.left_out(roles.values())) if with_x else (),
         )
 
 
@@ -199,13 +323,22 @@ def allocate(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
         ) from None
 
 
+def take_columns(x: np.ndarray, places: np.ndarray) -> np.ndarray:
+    """Return columns of embeddings, (n_rows, n_columns), block by block: they may be larger than the memory."""
+    taken = allocate((len(x), len(places)), x.dtype)
+    rows = max(1, _WRITE_VALUES // max(1, x.shape[1]))
+    for start in range(0, len(x), rows):
+        taken[start : start + rows] = x[start : start + rows][:, places]
+    return taken
+
+
 @contextmanager
-def opened_parquet(path: Path) -> Iterator[ParquetTable]:
+def opened_parquet(path: Path, columns: Columns = _USUAL) -> Iterator[ParquetTable]:
     """Open a Parquet file for the block, in which everything that is wrong with it is a DataError."""
     pyarrow, _ = import_pyarrow()
     try:
         with open_regular(path) as file:
-            yield ParquetTable(file, path)
+            yield ParquetTable(file, path, columns=columns)
     except UniotError:
         raise
     except MemoryError as error:  # of Python, NumPy or Arrow
@@ -225,7 +358,7 @@ def unreadable_parquet(where: Path | str, error: Exception) -> str:
 
 @dataclass(frozen=True)
 class Vectors:
-    """Describes the embeddings of a Parquet file.
+    """The embeddings of a Parquet file.
 
     Attributes:
         columns: the list column, or a column for each dimension.
@@ -255,6 +388,7 @@ class ParquetTable:
         where: its name, for messages.
         headers: the same file, for the headers of its pages, if they are to be read from another handle.
         buffer_bytes: memory for reading all columns of numbers or text; each has at least 64 kB.
+        columns: those that were chosen.
 
     Attributes:
         names: names of the columns.
@@ -264,11 +398,16 @@ class ParquetTable:
     """
 
     def __init__(
-        self, file: BinaryIO, where: Path | str, headers: BinaryIO | None = None, buffer_bytes: int = 0
+        self,
+        file: BinaryIO,
+        where: Path | str,
+        headers: BinaryIO | None = None,
+        buffer_bytes: int = 0,
+        columns: Columns = _USUAL,
     ) -> None:
         self._types = import_optional("pyarrow.types", *_EXTRA_AND_PURPOSE)
         self._file, self._where, self._headers = file, where, file if headers is None else headers
-        self._buffer_bytes = _MIN_BUFFER_BYTES
+        self._buffer_bytes, self._chosen = _MIN_BUFFER_BYTES, columns
         self.unpacked = Unpacked(where, _checked_size(file, where), WRITE_PLAIN)
         self._table = self._opened()
         self._about = self._table.metadata
@@ -297,7 +436,7 @@ class ParquetTable:
     @cached_property
     def vector_columns(self) -> tuple[list[str], np.dtype[Any]]:
         """Return the list column of the embeddings, or a column for each dimension, and the type of the numbers."""
-        others = set(find_keys(self.names, with_x=False).values())
+        others = self._chosen.are_no_features(self.names)
         return vector_columns(self._where, self._schema, others)
 
     @cached_property
@@ -353,7 +492,7 @@ class ParquetTable:
         Raises:
             DataError: as `read_vectors` and `sample_names`.
         """
-        name = find_keys(self.names, with_x=False).get("ids")
+        name = self._chosen.roles(self._where, self.names).get("ids")
         start = 0
         for group in groups:
             n_rows = self.group_rows[group]
@@ -395,6 +534,15 @@ class ParquetTable:
         """
         return self._names_of(name, self._groups)
 
+    def left_out(self, used: Collection[str]) -> list[str]:
+        """Return the columns that are neither embeddings nor among those that are used."""
+        others = {*self.vector_columns[0], *used}
+        return [name for name in self.names if name not in others and not name.startswith("__index_level_")]
+
+    def texts(self, name: str) -> list[str]:
+        """Return a column of texts, (n_rows,), each cut to `LONGEST_TEXT`; an empty cell is an empty text."""
+        return self._column(name, self._groups, cut_text)
+
     def column(self, name: str) -> list[Any]:
         """Return the values of a column as Python objects, (n_rows,); None for an empty cell."""
         return self._column(name, self._groups)
@@ -409,14 +557,17 @@ class ParquetTable:
             names[row] = value if isinstance(value, str) else str(_as_text(value))
         return names
 
-    def _column(self, name: str, groups: _Groups) -> list[Any]:
+    def _column(self, name: str, groups: _Groups, read: Callable[[Any], Any] | None = None) -> list[Any]:
         kind = self._schema.field(name).type
         if self._types.is_nested(kind):
             raise DataError(
                 f"{self._where} has values of type {str(kind)[:100]} in the column {name}. Give text or numbers."
             )
         self.unpacked.add(f"column {name}", _REFERENCE_BYTES * sum(n_rows for _, n_rows in groups))
-        values = [part[place] for part, places in self._values(name, groups) for place in places.tolist()]
+        values: list[Any] = []
+        for part, places in self._values(name, groups):
+            read_part = part if read is None else [read(value) for value in part]
+            values += [read_part[place] for place in places.tolist()]
         # Equal texts are in memory once, but they will be written as often as they are there.
         self.unpacked.add(f"column {name}", sum(len(value) for value in values if isinstance(value, (str, bytes))))
         return values
@@ -496,7 +647,7 @@ class ParquetTable:
             )
 
     def _together(self, group: int, columns: Sequence[str]) -> Iterator[tuple[int, int]]:
-        """Yield begin and end of consecutive columns of a row group whose pages fit in memory together."""
+        """Yield start and stop of consecutive columns of a row group whose pages fit in memory together."""
         first, n_bytes = 0, 0
         for place, name in enumerate(columns):
             pages = self._pages(group, name)
@@ -630,7 +781,7 @@ def _checked_size(file: BinaryIO, where: Path | str) -> int:
 
 
 def _batch_rows(n_bytes: int, n_rows: int = 1) -> int:
-    """Return how many rows may be in memory at a time if `n_rows` rows take at most so many bytes."""
+    """Return how many rows may be in memory at a time if `n_rows` rows take at most this number of bytes."""
     return max(1, min(_READ_ROWS, (_READ_BYTES // max(1, n_bytes) - 2) * n_rows))
 
 
@@ -697,8 +848,10 @@ def _uneven(path: Path | str, row: int, length: int, expected: int) -> str:
     return f"{path} has {length} numbers in row {row} and {expected} in the rows before. Give rows of equal length."
 
 
-def write_parquet(path: Path, x: np.ndarray, y: np.ndarray | None, ids: Sequence[str] | None) -> None:
-    """Write a list column `x` and, if given, the columns `label` and `path` to a .parquet file."""
+def write_parquet(
+    path: Path, x: np.ndarray, y: np.ndarray | None, ids: Sequence[str] | None, texts: Mapping[str, Sequence[str]]
+) -> None:
+    """Write a list column `x` and, if given, the columns `label` and `path` and texts to a .parquet file."""
     pyarrow, parquet = import_pyarrow()
     n_features = x.shape[1]
     columns: dict[str, tuple[Any, Sequence[Any] | np.ndarray]] = {}
@@ -706,6 +859,7 @@ def write_parquet(path: Path, x: np.ndarray, y: np.ndarray | None, ids: Sequence
         columns["label"] = (pyarrow.string() if y.dtype.kind == "U" else pyarrow.int64(), y)
     if ids is not None:
         columns["path"] = (pyarrow.string(), ids)
+    columns |= {name: (pyarrow.string(), values) for name, values in texts.items()}
     vectors = pyarrow.list_(pyarrow.from_numpy_dtype(x.dtype), n_features)
     schema = pyarrow.schema([("x", vectors), *((name, kind) for name, (kind, _) in columns.items())])
     rows = max(1, _WRITE_VALUES // n_features)

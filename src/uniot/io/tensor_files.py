@@ -65,7 +65,7 @@ class StoredTensors:
             wanted = " × ".join("any" if size is None else str(size) for size in shape) or "a single number"
             came = " × ".join(map(str, found.shape)) or "a single number"
             raise RunFolderError(
-                f"{self.where} has a tensor {name!r} of {came} numbers of type {_named(found.dtype)}; expected were "
+                f"{self.where} has a tensor {name!r} of {came} numbers of type {_named(found.dtype)}; expected "
                 f"{wanted} of type {_named(dtype)}. {MAKE_AGAIN}"
             )
         self._check_range(name, found, low, high)
@@ -89,11 +89,11 @@ class StoredTensors:
         # A NaN anywhere makes both ends NaN.
         if not (-float("inf") < smallest and largest < float("inf")):
             value = "NaN" if smallest != smallest else "an infinite number"
-            raise RunFolderError(f"{self.where} holds {value} in {name!r}; expected were finite numbers. {MAKE_AGAIN}")
+            raise RunFolderError(f"{self.where} holds {value} in {name!r}; expected finite numbers. {MAKE_AGAIN}")
         if (low is not None and smallest < low) or (high is not None and largest > high):
             outside = smallest if low is not None and smallest < low else largest
             raise RunFolderError(
-                f"{self.where} holds {outside:g} in {name!r}; expected were numbers "
+                f"{self.where} holds {outside:g} in {name!r}; expected numbers "
                 f"{'up' if low is None else f'from {low:g}'}{'' if high is None else f' to {high:g}'}. {MAKE_AGAIN}"
             )
 
@@ -129,9 +129,6 @@ def _named(dtype: torch.dtype) -> str:
 
 
 FORMAT = "uniot-4"
-FORMER_FORMAT = "uniot-2"
-# `methods.fitted.upgraded_tensors` translates the rule of a method in uniot-3.
-_READABLE = ("uniot-3", FORMAT)
 # Types by their names in a safetensors header.
 _DTYPES = {
     "BOOL": torch.bool,
@@ -163,17 +160,16 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], about: Mapping[str,
             raise OSError(str(error)) from error
 
 
-def describe_tensors(path: Path, *, accept_former: bool = False) -> tuple[dict[str, Tensor], dict[str, Any]]:
+def describe_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Return the tensors of a file on the meta device and its description, without allocating the tensors.
 
     The checksum is compared only by `read_tensors`.
 
-    Args:
-        path: the file.
-        accept_former: whether the file may have the former format.
+    Raises:
+        RunFolderError: the file is missing, damaged, or of another format.
     """
     with _opened(path) as file:
-        described = _description(path, file, accept_former)
+        described = _description(path, file)
         names: list[str] = list(file.keys())
         shapes = {name: file.get_slice(name) for name in names}
         kinds = {name: str(part.get_dtype()) for name, part in shapes.items()}
@@ -187,30 +183,20 @@ def describe_tensors(path: Path, *, accept_former: bool = False) -> tuple[dict[s
     return without_numbers, _parsed(path, described)
 
 
-def read_tensors(path: Path, *, accept_former: bool = False) -> tuple[dict[str, Tensor], dict[str, Any]]:
+def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Return the tensors and the description that `write_tensors` wrote.
-
-    Args:
-        path: the file.
-        accept_former: whether the file may have the former format.
 
     Raises:
         RunFolderError: the file is missing, damaged, or of another format.
     """
     with _opened(path) as file:
-        described, checksum = _description(path, file, accept_former), (file.metadata() or {}).get("sha256")
+        described, checksum = _description(path, file), (file.metadata() or {}).get("sha256")
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
     if _checksum(tensors, described) != checksum:
         raise RunFolderError(
             f"{path} does not match its own checksum: it was changed after it was written. Make it again."
         )
     return tensors, _parsed(path, described)
-
-
-def has_former_format(path: Path) -> bool:
-    """Return whether a file of tensors has the former format."""
-    with _opened(path) as file:
-        return (file.metadata() or {}).get("format") == FORMER_FORMAT
 
 
 @contextmanager
@@ -229,9 +215,9 @@ def _opened(path: Path) -> Iterator[Any]:
         raise RunFolderError(f"{path} cannot be read ({error}). {MAKE_AGAIN}") from None
 
 
-def _description(path: Path, file: Any, accept_former: bool) -> str:
+def _description(path: Path, file: Any) -> str:
     metadata = file.metadata() or {}
-    if metadata.get("format") not in ((*_READABLE, FORMER_FORMAT) if accept_former else _READABLE):
+    if metadata.get("format") != FORMAT:
         raise RunFolderError(
             f"{path} has format {metadata.get('format')!r} and this version of uniot reads {FORMAT!r}. "
             "Install the version that wrote it, or make it again."

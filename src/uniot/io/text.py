@@ -22,7 +22,6 @@ else:
 if TYPE_CHECKING:
     from uniot.config import ImageSettings, Settings
 
-
 _LONGEST_NAME = 80
 _MAX_LINE_BYTES = 1 << 20
 
@@ -123,7 +122,7 @@ def text_lines(path: Path, advice: str, most_bytes: int = MOST_TEXT_BYTES) -> It
 
 
 def read_settings(path: Path) -> tuple[Settings, ImageSettings | None]:
-    """Return the settings of a TOML file, which may come from an earlier version of uniot.
+    """Return the settings of a TOML file.
 
     Args:
         path: a settings file, such as that of another run.
@@ -135,7 +134,7 @@ def read_settings(path: Path) -> tuple[Settings, ImageSettings | None]:
         SettingsError: the file cannot be read, is not TOML, or has a setting that does not exist or is out of range.
     """
     # pydantic takes a tenth of a second, which `uniot --help` does not need.
-    from uniot.config import ImageSettings, Settings, upgraded_settings
+    from uniot.config import ImageSettings, Settings
 
     try:
         values = _read_toml(path)
@@ -147,7 +146,7 @@ def read_settings(path: Path) -> tuple[Settings, ImageSettings | None]:
         raise SettingsError(f"{path} is not valid TOML ({error}). Correct it or remove it.") from None
     values.pop("inputs", None)
     images = values.pop("images", None)
-    return Settings.checked(**upgraded_settings(values)), None if images is None else ImageSettings.checked(**images)
+    return Settings.checked(**values), None if images is None else ImageSettings.checked(**images)
 
 
 def read_inputs(path: Path) -> dict[str, str]:
@@ -175,3 +174,12 @@ def _read_toml(path: Path) -> dict[str, Any]:
         return tomllib.loads(read_bounded(path, MOST_SETTINGS_BYTES).decode("utf-8"))
     except RecursionError:
         raise ValueError("nested too deeply") from None
+
+
+def size_of(n_bytes: float) -> str:
+    """Return a number of bytes in words, such as 1.5 MB."""
+    for unit in ("bytes", "kB", "MB"):
+        if n_bytes < 1000:
+            return f"{n_bytes:.0f} {unit}" if unit == "bytes" else f"{n_bytes:.3g} {unit}"
+        n_bytes /= 1000
+    return f"{n_bytes:.3g} GB"

@@ -1,4 +1,4 @@
-"""Define the actions of the labelling page, and the change of the annotation state that each of them makes.
+"""The actions of the labelling page, and the change that each makes to the annotations.
 
 Actions come from a browser: types, ranges and lengths are validated here.
 """
@@ -12,18 +12,19 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, StrictInt
 
-from uniot.discovery.annotations import DISCARDED, as_text, class_index, class_place, from_text, is_class, is_group
+from uniot.annotations.annotations import told_rows
+from uniot.annotations.places import DISCARDED, as_text, class_index, class_place, from_text, is_class, is_group
 from uniot.errors import DataError
 from uniot.io.text import counted
-from uniot.labelling import MAX_NAME_LENGTH, clean_name
+from uniot.labelling.names import MAX_NAME_LENGTH, clean_name
 from uniot.labelling.state import AnnotationState, Change, Renaming, assign, merge, move, rename, restore, split
 from uniot.rejection.answers import CANNOT_TELL, UNKNOWN
-from uniot.runs.pictures import told_rows
 
 if TYPE_CHECKING:
     from uniot.labelling.decisions import ModelDecisions
-    from uniot.labelling.gallery import GalleryOrder, LabelPropagation
-    from uniot.labelling.target import Target
+    from uniot.labelling.gallery import GalleryOrder
+    from uniot.labelling.propagation import LabelPropagation
+    from uniot.labelling.samples import TargetSamples
 
 MAX_ROWS = 5000
 
@@ -35,7 +36,7 @@ NameText = Annotated[str, Field(max_length=8 * MAX_NAME_LENGTH)]
 
 
 class Request(BaseModel):
-    """Validates the body of a request; it is immutable, and unknown fields are rejected."""
+    """The body of a request: immutable, without unknown fields."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -95,7 +96,7 @@ class AnswerQuestion(Request):
 
 
 class ForgetAnswers(Request):
-    """Withdraw what was said about single samples since the run was made; names of groups stay."""
+    """Withdraw the answers about single samples that were given since the run was made; names of groups stay."""
 
     kind: Literal["forget"]
 
@@ -120,7 +121,7 @@ Action = Annotated[Edit | Undo | Redo, Field(discriminator="kind")]
 
 @dataclass(frozen=True)
 class Effect:
-    """Describes the effect of an action.
+    """The effect of an action.
 
     Attributes:
         change: of the annotation state.
@@ -146,7 +147,7 @@ class EffectBuilder:
 
     def __init__(
         self,
-        target: Target,
+        target: TargetSamples,
         state: AnnotationState,
         order: GalleryOrder,
         propagation: LabelPropagation,
@@ -154,6 +155,7 @@ class EffectBuilder:
     ):
         self._target, self._state, self._order = target, state, order
         self._propagation, self._decisions = propagation, decisions
+        self._noun = target.noun
 
     def effect(self, action: Edit) -> Effect:
         """Return the effect of an action.
@@ -175,15 +177,15 @@ class EffectBuilder:
         if isinstance(action, ForgetAnswers):
             return self._forget()
         rows = self._rows(action.rows)
-        images = counted(len(rows), "image")
+        several = self._counted(len(rows))
         if isinstance(action, PutBackSamples):
             change = restore(self._state, rows, self._target.start)
-            return Effect(change, f"{images} put back where the run had {'it' if len(rows) == 1 else 'them'}")
+            return Effect(change, f"{several} put back where the run had {'it' if len(rows) == 1 else 'them'}")
         if action.to == "new":
             new = self._state.next_group
-            return Effect(move(self._state, rows, new), f"{images} moved to new group {new}", new)
+            return Effect(move(self._state, rows, new), f"{several} moved to new group {new}", new)
         to = self.category(action.to)
-        return self._moved(move(self._state, rows, to), images, to, "moved to")
+        return self._moved(move(self._state, rows, to), several, to, "moved to")
 
     def affected(self, action: Edit) -> set[int]:
         """Return the categories that must not have changed; a class or the discarded samples may have grown."""
@@ -224,7 +226,7 @@ class EffectBuilder:
             after[moved], by_hand[moved] = category, True
         change = assign(self._state, np.arange(len(after)), after, by_hand, names)
         n_labels = counted(len(rows_of) - (None in rows_of), "label")
-        return Effect(change, f"{counted(len(labels), 'image')} imported with {n_labels}")
+        return Effect(change, f"{self._counted(len(labels))} imported with {n_labels}")
 
     def answer_effect(self, answers: Mapping[int, int]) -> Effect:
         """Return the effect of answers: these samples are placed by hand, and the others follow the model.
@@ -243,11 +245,11 @@ class EffectBuilder:
         self._decisions.follow(self._state, after, told)
         names = {CANNOT_TELL: "cannot tell", UNKNOWN: self._target.unknown}
         only = names.get(int(said[0])) or self._target.classes[int(said[0])] if len(said) == 1 else ""
-        what = f"1 image answered “{only}”" if only else f"{counted(len(rows), 'image')} answered"
+        what = f"{self._counted(1)} answered “{only}”" if only else f"{self._counted(len(rows))} answered"
         return Effect(self._difference(after), f"{what}{self._others(after, rows)}")
 
     def _forget(self) -> Effect:
-        after, kept = self._state.copy(), self._target.continued()
+        after, kept = self._state.copy(), self._target.continued
         now = self._target.annotations(self._state).answers.by_row
         changed = np.array([row for row, said in kept.by_row.items() if now.get(row) != said], dtype=np.int64)
         after.by_hand[:], after.cannot_tell[:] = told_rows(kept, len(after.category))
@@ -257,9 +259,9 @@ class EffectBuilder:
         self._decisions.follow(self._state, after, answers)
         is_forgotten = self._state.by_hand | self._state.cannot_tell
         is_forgotten[np.setdiff1d(kept.rows, changed)] = False
-        text = f"answers about {counted(int(is_forgotten.sum()), 'image')} forgotten"
+        text = f"answers about {self._counted(int(is_forgotten.sum()))} forgotten"
         if len(kept):
-            text += f"; labels of {counted(len(kept), 'image')} stay, because this run was made with them"
+            text += f"; labels of {self._counted(len(kept))} stay, because this run was made with them"
         return Effect(self._difference(after), text + self._others(after, np.zeros(0, dtype=np.int64)))
 
     def _difference(self, after: AnnotationState, names: Sequence[Renaming] = ()) -> Change:
@@ -295,7 +297,7 @@ class EffectBuilder:
             known = counted(n_classes, "known class", "known classes")
             raise DataError(f"there is no {text}: this run has {known}. Reload the page.")
         if is_group(category) and not (self._state.category == category).any():
-            raise DataError(f"there is no group {category}, or it has no images left. Choose another group.")
+            raise DataError(f"there is no group {category}, or it has no {self._noun}s left. Choose another group.")
         return category
 
     def _name(self, group: int, name: str) -> Effect:
@@ -306,7 +308,7 @@ class EffectBuilder:
         shared = [other for other, known in self._state.names.items() if known == name and other != group]
         text = f"{self._target.group_title(group)} named “{name}”"
         if self._target.class_named(name) is not None:
-            text += ", which is a known class: its images count as that class"
+            text += f", which is a known class: its {self._noun}s count as that class"
         elif shared:
             text += f", like group {shared[0]}: both are one class"
         return Effect(change, text)
@@ -314,7 +316,7 @@ class EffectBuilder:
     def _label(self, row: int, name: str) -> Effect:
         self._check_name(name)
         if not name:
-            raise DataError("the label is empty. Type what the image shows, or discard it.")
+            raise DataError("the label is empty. Type one, or discard the sample.")
         known = self._category_named(name)
         category = self._state.next_group if known is None else known
         names = [Renaming(category, "", name)] if known is None else []
@@ -323,12 +325,17 @@ class EffectBuilder:
         after.by_hand[row], after.cannot_tell[row] = True, False
         self._decisions.follow(self._state, after, self._target.annotations(after).answers)
         n_others = int((after.category != self._state.category).sum()) - int(self._state.category[row] != category)
-        others = f"; {counted(n_others, 'similar image')} moved with it" if n_others else ""
-        return Effect(self._difference(after, names), f"1 image labelled “{name}”{others}")
+        others = f"; {counted(n_others, f'similar {self._noun}')} moved with it" if n_others else ""
+        return Effect(self._difference(after, names), f"{self._counted(1)} labelled “{name}”{others}")
+
+    def _counted(self, number: int) -> str:
+        return counted(number, self._noun)
 
     def _check_name(self, name: str) -> None:
         if name and self._target.is_unknown(name):
-            raise DataError(f"“{name}” is the word of this run for images of no known class. Choose another name.")
+            raise DataError(
+                f"“{name}” is the word of this run for {self._noun}s of no known class. Choose another name."
+            )
 
     def _category_named(self, name: str) -> int | None:
         """Return the class or the first group with this name; None if there is none."""
@@ -350,7 +357,7 @@ class EffectBuilder:
     def _merge(self, group: int, to: int) -> Effect:
         if group == to:
             raise DataError(f"group {group} cannot be merged into itself. Choose another group.")
-        whole = f"{self.title(group)} with its {counted(len(self._state.members(group)), 'image')}"
+        whole = f"{self.title(group)} with its {self._counted(len(self._state.members(group)))}"
         return self._moved(merge(self._state, group, to), whole, to, "merged into")
 
     def _moved(self, change: Change, what: str, to: int, verb: str) -> Effect:
@@ -360,16 +367,16 @@ class EffectBuilder:
 
     def _split(self, group: int) -> Effect:
         if len(self._state.members(group)) < 2:
-            raise DataError(f"group {group} has a single image and cannot be split.")
+            raise DataError(f"group {group} has a single {self._noun} and cannot be split.")
         half = self._order.smaller_half(group)
-        text = f"{self.title(group)} split: {counted(len(half), 'image')} moved to new group {self._state.next_group}"
+        text = f"{self.title(group)} split: {self._counted(len(half))} moved to new group {self._state.next_group}"
         return Effect(split(self._state, half), text)
 
     def _rows(self, rows: Sequence[int]) -> np.ndarray:
         chosen = np.unique(np.asarray(rows, dtype=np.int64))
         n_samples = len(self._target.names)
         if len(chosen) and chosen[-1] >= n_samples:
-            raise DataError(f"there is no image {chosen[-1]}: this run has {n_samples}. Reload the page.")
+            raise DataError(f"there is no {self._noun} {chosen[-1]}: this run has {n_samples}. Reload the page.")
         return chosen
 
 

@@ -1,12 +1,14 @@
-"""Define the web application: requests of the page and their responses. Every error is a sentence for the page."""
+"""The web application: requests of the page and their responses. Every error is a sentence for the page."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import FastAPI, Query
+from fastapi import Path as PathParameter
 from fastapi import Request as HTTPRequest
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse, Response
@@ -16,15 +18,18 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp
 
 from uniot.errors import DataError, RunFolderError
-from uniot.io.text import as_utf8, command
-from uniot.labelling import MAX_NAME_LENGTH
+from uniot.io.text import command
 from uniot.labelling.actions import Action, CategoryText, Number, Request
-from uniot.labelling.formats import Format
-from uniot.labelling.gallery import Order, Thumbnails
+from uniot.labelling.exporting import Format
+from uniot.labelling.gallery import Order
+from uniot.labelling.names import MAX_NAME_LENGTH
+from uniot.labelling.reading import MOST_SEARCH_LETTERS
 from uniot.labelling.security import IMPORT_PATH, Access, SecurityMiddleware
 from uniot.labelling.session import ConflictError, LabellingSession
+from uniot.labelling.words import words_for
 from uniot.runs.pictures import Collection
 from uniot.runs.run import Run
+from uniot.runs.thumbnails import ThumbnailCache
 
 MAX_QUEUE_LENGTH = 30
 
@@ -34,15 +39,17 @@ _CACHE_FOR_A_DAY = "private, max-age=86400, immutable"
 
 
 class GalleryRequest(Request):
-    """Requests a page of the gallery."""
+    """A request for a page of the gallery."""
 
     category: CategoryText
     page: Annotated[int, Field(ge=0, le=1 << 31)] = 0
     order: Order = "typical"
+    search: Annotated[str, Field(max_length=MOST_SEARCH_LETTERS)] = ""
+    everywhere: bool = False
 
 
 class ActionRequest(Request):
-    """Requests an action.
+    """A request to carry out an action.
 
     Attributes:
         seen: number of the last action that the page shows.
@@ -58,18 +65,18 @@ class ActionRequest(Request):
 
 
 class ExportRequest(Request):
-    """Requests an export of the labels in a format."""
+    """A request to export the labels in a format."""
 
     format: Format = "csv"
 
 
 class ImportRequest(Request):
-    """Requests an import of the labels in the text of a file."""
+    """A request to import the labels in the text of a file."""
 
     text: str
 
 
-def create_app(session: LabellingSession, thumbnails: Thumbnails | None, access: Access) -> ASGIApp:
+def create_app(session: LabellingSession, thumbnails: ThumbnailCache | None, access: Access) -> ASGIApp:
     """Return the web application.
 
     Args:
@@ -78,8 +85,9 @@ def create_app(session: LabellingSession, thumbnails: Thumbnails | None, access:
         access: credentials that a request needs.
     """
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
-    _add_page(app, session, thumbnails is not None)
+    _add_page(app, session, thumbnails)
     _add_pictures(app, thumbnails)
+    _add_texts(app, session)
     _add_actions(app, session)
     _add_error_handlers(app, session)
     return SecurityMiddleware(app, access)
@@ -92,22 +100,30 @@ def next_commands(run: Path) -> list[tuple[str, str]]:
     return [again, report] if Run.has_source(run) else [report]
 
 
-def _add_page(app: FastAPI, session: LabellingSession, has_pictures: bool) -> None:
+def _add_page(app: FastAPI, session: LabellingSession, thumbnails: ThumbnailCache | None) -> None:
     static = {path.name: path.read_bytes() for path in (_FOLDER / "static").iterdir() if path.suffix in _MEDIA_TYPES}
     templates = Environment(loader=FileSystemLoader(_FOLDER / "templates"), autoescape=True, undefined=StrictUndefined)
     page = templates.get_template("page.html")
     modules = sorted(name for name in static if name.endswith(".js"))
-    can_ask = session.target.model is not None
+    can_ask, texts = session.target.model is not None, session.target.texts
     about = {
-        "run": as_utf8(session.target.run.resolve().name),
+        "run": session.store.files.title,
         "unknown": session.target.unknown,
-        "pictures": has_pictures,
+        "pictures": thumbnails is not None,
+        "source_pictures": thumbnails is not None and thumbnails.has_source,
+        "texts": texts is not None,
+        "links": texts is not None and texts.are_links,
+        "words": asdict(words_for(session.target.noun)),
+        "terms": session.kind_of_terms,
         "asks": can_ask,
         # Browsers cache pictures; the version gives those of another run other addresses.
         "version": session.target.digest[:12],
         "max_name_length": MAX_NAME_LENGTH,
         "max_queue_length": MAX_QUEUE_LENGTH,
-        "commands": [{"about": about, "command": command} for about, command in next_commands(session.target.run)],
+        "max_search_length": MOST_SEARCH_LETTERS,
+        "commands": [
+            {"about": about, "command": command} for about, command in next_commands(session.store.files.folder)
+        ],
     }
 
     @app.get("/")
@@ -142,10 +158,20 @@ def _add_page(app: FastAPI, session: LabellingSession, has_pictures: bool) -> No
 
     @app.get("/gallery")
     def show_gallery(view: Annotated[GalleryRequest, Query()]) -> Response:
-        return JSONResponse(session.gallery(view.category, view.page, view.order))
+        return JSONResponse(_gallery(session, view.category, view.page, view))
 
 
-def _add_pictures(app: FastAPI, thumbnails: Thumbnails | None) -> None:
+def _gallery(session: LabellingSession, category: str, page: int, view: GalleryRequest) -> dict[str, Any]:
+    return session.gallery(category, page, view.order, view.search, everywhere=view.everywhere)
+
+
+def _add_texts(app: FastAPI, session: LabellingSession) -> None:
+    @app.get("/texts/{collection}/{row}")
+    def show_text(collection: Collection, row: Annotated[int, PathParameter(ge=0, le=1 << 31)]) -> Response:
+        return JSONResponse(session.whole_text(collection, row))
+
+
+def _add_pictures(app: FastAPI, thumbnails: ThumbnailCache | None) -> None:
     @app.get("/pictures/{collection}/{row}")
     def show_thumbnail(collection: Collection, row: int) -> Response:
         return _picture(thumbnails.small if thumbnails else None, collection, row)
@@ -177,7 +203,7 @@ def _add_actions(app: FastAPI, session: LabellingSession) -> None:
             if request.view is not None:
                 category = session.category_to_show(request.view.category, outcome.show)
                 page = request.view.page if category == request.view.category else 0
-                answer["view"] = session.gallery(category, page, request.view.order)
+                answer["view"] = _gallery(session, category, page, request.view)
             return JSONResponse(answer)
 
     @app.post("/export")

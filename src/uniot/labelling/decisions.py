@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from uniot.discovery.annotations import DISCARDED, class_place, is_group
+from uniot.annotations.places import DISCARDED, class_place, is_group
 from uniot.rejection.answers import Answers
 
 if TYPE_CHECKING:
     from uniot.io.predictions import Prediction
+    from uniot.labelling.samples import TargetSamples
     from uniot.labelling.state import AnnotationState
-    from uniot.labelling.target import Target
     from uniot.training.model import AdaptedModel
 
 # Before and after an action, and after the usual answers to the question that is shown.
@@ -56,7 +56,7 @@ class ModelDecisions:
         target: samples to label, with the model of the run.
     """
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: TargetSamples) -> None:
         self._target = target
         self._models: OrderedDict[tuple[tuple[int, int, bool], ...], AnsweredModel] = OrderedDict()
         self._lock = Lock()

@@ -7,12 +7,13 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import TYPE_CHECKING
 
-from uniot.errors import DataError, UniotError
-from uniot.labelling.formats import Exported, Format, decided, export_labels, format_of
+from uniot.cells.results import refresh as refresh_cells
+from uniot.errors import DataError, RunFolderError, UniotError
+from uniot.io.text import command
+from uniot.labelling.exporting import Exported, Format, decided, export_labels, format_of
+from uniot.labelling.samples import TargetSamples
 from uniot.labelling.session import LabellingSession
 from uniot.labelling.store import LabelStore, label_lock
-from uniot.labelling.target import Target
-from uniot.runs.files import RunFiles
 from uniot.runs.run import Run
 
 if TYPE_CHECKING:
@@ -26,8 +27,8 @@ def publish(session: LabellingSession, model: AdaptedModel) -> None:
     """Write the labels and the predictions of the run, each file atomically."""
     with session.locked():
         target, state = session.target, session.state.copy()
-    target.check_in_place()
-    with Run.writer(target.run, wait=True) as writer:
+    session.store.check_unchanged()
+    with Run.writer(session.store.files.folder, wait=True) as writer:
         writer.write_labels(decided(target, state))
         writer.write_predictions(model.with_annotations(target.annotations(state)), target.names)
 
@@ -43,6 +44,7 @@ class Publisher:
     def __init__(self, session: LabellingSession, model: AdaptedModel) -> None:
         self._session, self._model = session, model
         self._changed, self._wake, self._ends = Event(), Event(), Event()
+        self._has_published = False
         self._thread = Thread(target=self._work, name="publisher", daemon=True)
 
     def __enter__(self) -> Publisher:
@@ -56,6 +58,8 @@ class Publisher:
         self._ends.set()
         self._wake.set()
         self._thread.join()
+        # A copy of all cells: written once, at the end.
+        self._refresh_cells()
 
     def _note(self) -> None:
         self._changed.set()
@@ -79,13 +83,21 @@ class Publisher:
         except UniotError as error:
             self._session.problem = str(error)
         else:
-            self._session.problem = ""
+            self._session.problem, self._has_published = "", True
+
+    def _refresh_cells(self) -> None:
+        if not self._has_published:
+            return
+        try:
+            refresh_cells(self._session.store.files.folder)
+        except UniotError as error:
+            self._session.problem = str(error)
 
     def _is_outdated(self) -> bool:
         """Return whether a page that was killed left actions that are not in the tables."""
         if not self._session.revision:
             return False
-        files = RunFiles(self._session.target.run)
+        files = self._session.store.files
         saved = max(path.stat().st_mtime_ns for path in files.folder.glob(f"{files.annotations.name}*"))
         tables = [path.stat().st_mtime_ns for path in (files.labels, files.predictions) if path.is_file()]
         return len(tables) < 2 or min(tables) < saved
@@ -106,14 +118,15 @@ def import_run(run: Path, table: Path) -> str:
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"{table} cannot be read ({error}). Give a .csv or .jsonl file in UTF-8.") from None
     opened = Run.open(run)
-    target = Target.of_run(opened)
-    with label_lock(run), closing(LabelStore(opened.files.annotations, target.digest)) as store:
+    target = TargetSamples.of_run(opened)
+    with label_lock(run), closing(LabelStore.of_run(opened, target.digest)) as store:
         session = LabellingSession(target, store)
         try:
             outcome = session.import_labels(text)
         except DataError as error:
             raise DataError(f"{table}: {error}") from None
         publish(session, opened.saved_model)
+    refresh_cells(run)
     return outcome.message
 
 
@@ -127,9 +140,16 @@ def export_run(run: Path, path: Path, kind: Format | None = None) -> Exported:
 
     Returns:
         The path and the numbers of samples.
+
+    Raises:
+        RunFolderError: nothing has been labelled yet, or the run cannot be labelled.
     """
-    target = Target.open(run)
+    opened = Run.open(run)
+    target = TargetSamples.of_run(opened)
     state = target.initial_state()
-    with closing(LabelStore.open_existing(RunFiles(run).annotations, target.digest)) as store:
+    if not opened.files.annotations.is_file():
+        raise RunFolderError(f"{run} has no labels yet. Run `{command('label', run)}` and name its groups first.")
+    with closing(LabelStore.of_run(opened, target.digest)) as store:
         store.load(state)
-    return export_labels(target, state, kind or format_of(path), path)
+        store.check_unchanged()
+    return export_labels(opened.files, target, state, kind or format_of(path), path)

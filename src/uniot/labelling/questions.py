@@ -1,4 +1,4 @@
-"""Describe questions to a person: is this sample of one of the classes, and what do the answers settle?"""
+"""Questions to a person: is this sample of one of the classes?"""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from uniot.discovery.annotations import class_index, is_class, is_group
+from uniot.annotations.places import class_index, is_class, is_group
 from uniot.io.text import share_sentence
 
 if TYPE_CHECKING:
+    from uniot.labelling.samples import TargetSamples
     from uniot.labelling.state import AnnotationState
-    from uniot.labelling.target import Target
     from uniot.training.model import AdaptedModel
 
 # An answer that is expected to move less than this part of the target is not worth asking for.
@@ -35,7 +35,7 @@ class Belief:
     group: str
 
     @classmethod
-    def of(cls, row: int, target: Target, state: AnnotationState, model: AdaptedModel | None) -> Belief:
+    def of(cls, row: int, target: TargetSamples, state: AnnotationState, model: AdaptedModel | None) -> Belief:
         """Return the belief about a row of the target; without a model, the confidence is that of the run."""
         place = int(state.category[row])
         known = is_class(place)
@@ -48,7 +48,7 @@ class Belief:
         )
 
 
-def _group_text(place: int, target: Target, state: AnnotationState) -> str:
+def _group_text(place: int, target: TargetSamples, state: AnnotationState) -> str:
     if not is_group(place) or (target.is_ungrouped(place) and place not in state.names):
         return ""
     name = state.names.get(place)
@@ -81,7 +81,7 @@ class Question:
         return self.belief.label
 
     @classmethod
-    def of(cls, row: int, target: Target, state: AnnotationState, model: AdaptedModel) -> Question:
+    def of(cls, row: int, target: TargetSamples, state: AnnotationState, model: AdaptedModel) -> Question:
         """Return the question about a row of the target."""
         cosines = target.prototypes @ target.features[row]
         # The nearest class is the method's, which may compare otherwise.

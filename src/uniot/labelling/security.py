@@ -34,7 +34,7 @@ _LOOPBACK_NAMES = {"localhost", "127.0.0.1", "::1"}
 
 @dataclass(frozen=True)
 class Access:
-    """Holds the credentials that a request needs.
+    """The credentials that a request needs.
 
     Attributes:
         token: at the end of the printed address.

@@ -14,13 +14,13 @@ from starlette.types import ASGIApp
 
 from uniot.errors import SettingsError
 from uniot.labelling.app import create_app
-from uniot.labelling.gallery import Thumbnails
 from uniot.labelling.publishing import Publisher
+from uniot.labelling.samples import TargetSamples
 from uniot.labelling.security import Access, is_loopback
 from uniot.labelling.session import LabellingSession
 from uniot.labelling.store import LabelStore, label_lock
-from uniot.labelling.target import Target
 from uniot.runs.run import Run
+from uniot.runs.thumbnails import ThumbnailCache
 
 _SECONDS_TO_END = 2
 
@@ -46,12 +46,12 @@ def serve(run: Path, *, host: str, port: int, allow_network: bool, on_ready: Cal
         )
     with ExitStack() as stack:
         opened = Run.open(run)
-        target = Target.of_run(opened)
+        target = TargetSamples.of_run(opened)
         stack.enter_context(label_lock(run))
-        store = stack.enter_context(closing(LabelStore(opened.files.annotations, target.digest)))
+        store = stack.enter_context(closing(LabelStore.of_run(opened, target.digest)))
         thumbnails = None
         if opened.pictures is not None:
-            thumbnails = Thumbnails(opened.pictures, opened.files.thumbnails, target.digest)
+            thumbnails = ThumbnailCache(opened.pictures, opened.files.thumbnails, target.digest)
             stack.enter_context(closing(thumbnails))
         listening = stack.enter_context(listen(host, port))
         port = listening.getsockname()[1]

@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import RLock
 from typing import TYPE_CHECKING, Any
 
-from uniot.discovery.annotations import DISCARDED, as_text, class_index, class_place, is_class, is_group
+import numpy as np
+
+from uniot.annotations.places import DISCARDED, as_text, class_index, class_place, is_class, is_group
 from uniot.discovery.class_count import why_ungrouped
 from uniot.errors import DataError, RunFolderError, UniotError
 from uniot.io.text import plural
 from uniot.labelling.actions import Edit, Effect, EffectBuilder, Redo, Undo
 from uniot.labelling.decisions import AnsweredModel, ModelDecisions
-from uniot.labelling.formats import Exported, Format, export_labels, parse_labels
-from uniot.labelling.gallery import GalleryOrder, LabelPropagation, Order
+from uniot.labelling.descriptions import CurrentDescriptions
+from uniot.labelling.exporting import Exported, Format, export_labels
+from uniot.labelling.gallery import GalleryOrder, Order
+from uniot.labelling.parsing import parse_labels
+from uniot.labelling.propagation import LabelPropagation
 from uniot.labelling.questions import HARDLY, N_NEAREST, Belief, Question, ShareEstimate
+from uniot.labelling.reading import IN_EXAMPLE, IN_TILE, SampleTexts, searched
 from uniot.labelling.state import Change
 from uniot.rejection.answers import CANNOT_TELL, UNKNOWN
 
 if TYPE_CHECKING:
+    from uniot.labelling.samples import TargetSamples
     from uniot.labelling.store import LabelStore
-    from uniot.labelling.target import Target
+    from uniot.runs.texts import Collection
     from uniot.training.model import AdaptedModel
 
 PAGE_SIZE = 60
@@ -30,7 +37,7 @@ N_EXEMPLARS = 3
 
 
 class ConflictError(UniotError):
-    """Reports that a page acts on something that another page has changed since."""
+    """Raised if a page acts on something that another page has changed since."""
 
     def __init__(self, what: str) -> None:
         super().__init__(
@@ -41,15 +48,15 @@ class ConflictError(UniotError):
 
 @dataclass(frozen=True)
 class Step:
-    """Describes an action that can be undone or redone: its number in the log, and a text for people."""
+    """An action that can be undone or redone: its number in the log, and a text for people."""
 
     id: int
     text: str
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """Describes the result of an action.
+class ActionResult:
+    """The result of an action.
 
     Attributes:
         message: a sentence for people.
@@ -61,7 +68,7 @@ class Outcome:
 
 
 class LabellingSession:
-    """Holds the labels of a run while people work on them; thread-safe.
+    """The labels of a run while people work on them; thread-safe.
 
     Pages do not overwrite each other. An action comes with the number of the last action that its page has seen, and is
     rejected if a later one changed a group or class that it takes samples from, a group that it moves samples to, or
@@ -72,17 +79,20 @@ class LabellingSession:
         store: saves every action.
 
     Attributes:
+        target: samples to label.
+        store: saves every action.
         state: category of each sample and names of the groups.
         order: similarity of samples and groups.
         propagation: of single labels.
         decisions: of the model about samples that no person placed.
+        texts: of the samples.
         revision: number of the last action, 0 before the first.
         on_change: called after every action.
         problem: why the tables of the run folder are out of date, for people; empty if they are not.
     """
 
-    def __init__(self, target: Target, store: LabelStore) -> None:
-        self.target = target
+    def __init__(self, target: TargetSamples, store: LabelStore) -> None:
+        self.target, self.store = target, store
         self.state = target.initial_state()
         store.load(self.state)
         self.order = GalleryOrder(target, self.state)
@@ -91,8 +101,9 @@ class LabellingSession:
         self.on_change: Callable[[], None] = lambda: None
         self.problem = ""
         self.decisions = ModelDecisions(target)
+        self.texts = SampleTexts(target)
+        self._descriptions = CurrentDescriptions(target, self.state)
         self._effects = EffectBuilder(target, self.state, self.order, self.propagation, self.decisions)
-        self._store = store
         self._lock = RLock()
         self._done: list[Step] = []
         self._undone: list[Step] = []
@@ -122,7 +133,7 @@ class LabellingSession:
         with self._lock:
             yield
 
-    def act(self, action: Edit | Undo | Redo, seen: int) -> Outcome:
+    def act(self, action: Edit | Undo | Redo, seen: int) -> ActionResult:
         """Carry out an action and save it, or change nothing.
 
         Args:
@@ -143,12 +154,12 @@ class LabellingSession:
             self._check_unchanged(self._effects.affected(action), seen)
             return self._carry_out(action.kind, self._effects.effect(action))
 
-    def import_labels(self, text: str) -> Outcome:
+    def import_labels(self, text: str) -> ActionResult:
         """Import labels from the text of a file, all or none; return a sentence for people. See `parse_labels`."""
         with self._lock:
             return self._carry_out("import", self._effects.import_effect(parse_labels(text, self.target.names)))
 
-    def tell(self, answers: Mapping[int, int]) -> Outcome:
+    def tell(self, answers: Mapping[int, int]) -> ActionResult:
         """Add answers about several samples as one action.
 
         Args:
@@ -169,7 +180,7 @@ class LabellingSession:
         with self._lock:
             found = self.decisions.answered(self.target.annotations(self.state).answers)
         if found is None:
-            raise RunFolderError(f"{self.target.run} has no model that can be asked. Make the run again.")
+            raise RunFolderError(f"{self.store.files.folder} has no model that can be asked. Make the run again.")
         return found
 
     def questions(self, n: int = 1) -> list[Question]:
@@ -189,6 +200,11 @@ class LabellingSession:
             return ShareEstimate(unknown, interval, int((~annotations.answers.inferred).sum()))
 
     @property
+    def kind_of_terms(self) -> str:
+        """Return what describes the groups, in the plural, such as typical words; empty if nothing does."""
+        return self._descriptions.kind
+
+    @property
     def is_settled(self) -> bool:
         """Return whether an answer to the next question is expected to change hardly anything."""
         return self._answered().expected_change < HARDLY
@@ -204,14 +220,16 @@ class LabellingSession:
                 "interval": None if share.interval is None else [round(bound, 4) for bound in share.interval],
                 "share": share.sentence,
                 "answers": share.n_answers,
-                # Before the first answer, nothing but the rule of the method says so.
+                # Before the first answer, only the rule of the method supports it.
                 "settled": share.n_answers > 0 and self.is_settled,
             }
 
     def following_rows(self, row: int) -> list[int]:
         """Prepare what follows the usual answers about a row; return the rows that the next question may be about."""
         if row >= len(self.target.names):
-            raise DataError(f"there is no image {row}: this run has {len(self.target.names)}. Reload the page.")
+            raise DataError(
+                f"there is no {self.target.noun} {row}: this run has {len(self.target.names)}. Reload the page."
+            )
         with self._lock:
             model, begun = self.model(), self.revision
         found: list[int | None] = []
@@ -227,7 +245,8 @@ class LabellingSession:
         """Write the labels into the run folder in one of the formats; return the path and counts."""
         with self._lock:
             state = self.state.copy()
-        return export_labels(self.target, state, kind)
+        self.store.check_unchanged()
+        return export_labels(self.store.files, self.target, state, kind)
 
     def category_to_show(self, text: str, instead: int | None) -> str:
         """Return `text` if that category exists, else `instead`, else the first group."""
@@ -250,6 +269,7 @@ class LabellingSession:
                     "size": sizes.get(class_place(index), 0),
                     "by_hand": int((by_hand == class_place(index)).sum()),
                     "exemplar": int(self.target.class_faces[index]),
+                    "example": self.texts.example("source", int(self.target.class_faces[index])),
                 }
                 for index, name in enumerate(self.target.classes)
             ]
@@ -272,17 +292,24 @@ class LabellingSession:
                 "redo": _describe_step(self.to_redo),
             }
 
-    def gallery(self, text: str, page: int, order: Order) -> dict[str, Any]:
+    def gallery(
+        self, text: str, page: int, order: Order, search: str = "", *, everywhere: bool = False
+    ) -> dict[str, Any]:
         """Return one page of the samples of a category, and similar categories, as JSON values.
 
         Args:
             text: the category, such as `group-3`.
             page: from 0; a number that is too large gives the last page.
             order: typical samples first, or doubtful ones.
+            search: words that the text or the name of a sample contains; all samples if there are none.
+            everywhere: whether to search in all categories: groups, classes, and what was discarded.
         """
         with self._lock:
-            category = self._effects.category(text)
-            rows = self.order.ordered(category, order)
+            category, words = self._effects.category(text), searched(search)
+            everywhere = everywhere and bool(words)
+            rows = self._every_row() if everywhere else self.order.ordered(category, order)
+            if words:
+                rows = rows[self.texts.matching(words)[rows]]
             n_pages = max(1, -(-len(rows) // PAGE_SIZE))
             page = min(page, n_pages - 1)
             similar = [] if category == DISCARDED else self.order.similar(category)
@@ -293,9 +320,35 @@ class LabellingSession:
                 "page": page,
                 "pages": n_pages,
                 "first": page * PAGE_SIZE,
-                "samples": [self._describe_sample(one) for one in rows[page * PAGE_SIZE :][:PAGE_SIZE].tolist()],
+                "everywhere": everywhere,
+                "samples": [
+                    self._describe_sample(one, words) | ({"in": self._place_title(one)} if everywhere else {})
+                    for one in rows[page * PAGE_SIZE :][:PAGE_SIZE].tolist()
+                ],
                 "similar": [{"category": as_text(other), "cosine": round(cosine, 3)} for other, cosine in similar],
             }
+
+    def _every_row(self) -> np.ndarray:
+        """Return the rows of all samples: groups by number, then classes, then what was discarded, (n_samples,)."""
+        place = self.state.category
+        # Classes have the places below `DISCARDED`, the first of them the largest.
+        key = np.where(place >= 0, place, np.where(place == DISCARDED, np.inf, place.max() - place))
+        return np.argsort(key, kind="stable")
+
+    def _place_title(self, row: int) -> str:
+        title = self._effects.title(int(self.state.category[row]))
+        return f"known {title}" if is_class(int(self.state.category[row])) else title
+
+    def whole_text(self, collection: Collection, row: int) -> dict[str, Any]:
+        """Return the whole text of a sample as JSON values.
+
+        Raises:
+            DataError: there is no such sample, or the run has no texts.
+        """
+        found = self.texts.shown(collection, row)
+        if not found:
+            raise DataError(f"this run has no texts of the {collection}. Reload the page.")
+        return found
 
     def queue(self, count: int) -> dict[str, Any]:
         """Return up to `count` samples to label next, with how many others each is expected to settle."""
@@ -309,22 +362,22 @@ class LabellingSession:
             ]
             return {"revision": self.revision, "samples": samples}
 
-    def _carry_out(self, kind: str, effect: Effect) -> Outcome:
+    def _carry_out(self, kind: str, effect: Effect) -> ActionResult:
         if not effect.change:
-            return Outcome("Nothing to change: this is already so.")
+            return ActionResult("Nothing to change: this is already so.")
         self._commit(kind, effect.text, effect.change)
-        return Outcome(f"{_capitalised(effect.text)}.", effect.show)
+        return ActionResult(f"{_capitalised(effect.text)}.", effect.show)
 
-    def _undo_or_redo(self, action: Undo | Redo) -> Outcome:
+    def _undo_or_redo(self, action: Undo | Redo) -> ActionResult:
         undoes = isinstance(action, Undo)
         step = self.to_undo if undoes else self.to_redo
         if step is None or step.id != action.of:
             raise ConflictError(f"the step to {action.kind}")
-        change = self._store.change_of(step.id)
+        change = self.store.change_of(step.id)
         change = change.inverse() if undoes else change
         self._commit(action.kind, step.text, change, of=step.id)
         groups = sorted(one for one in change.categories() if is_group(one) and (self.state.category == one).any())
-        return Outcome(f"{'Undone' if undoes else 'Redone'}: {step.text}.", groups[0] if groups else None)
+        return ActionResult(f"{'Undone' if undoes else 'Redone'}: {step.text}.", groups[0] if groups else None)
 
     def _check_unchanged(self, categories: Iterable[int], seen: int) -> None:
         if not self._first_revision <= seen <= self.revision:
@@ -334,10 +387,11 @@ class LabellingSession:
                 raise ConflictError(self._effects.title(category))
 
     def _commit(self, kind: str, text: str, change: Change, of: int | None = None) -> None:
-        self.target.check_in_place()
-        added = self._store.append(self.revision, kind, text, change, of)
+        self.store.check_unchanged()
+        added = self.store.append(self.revision, kind, text, change, of)
         self.state.apply(change)
         self.order.forget(change.categories())
+        self._descriptions.forget(change.categories())
         self._changed.update(dict.fromkeys(change.categories(), added))
         self._record(added, kind, text)
         self.on_change()
@@ -357,12 +411,16 @@ class LabellingSession:
         known = self.target.class_named(name) if name else None
         ungrouped = not name and self.target.is_ungrouped(group)
         reason = why_ungrouped(size, asked_for_none=self.target.no_groups_asked)
+        described, exemplar = self._descriptions.of(group), self.order.exemplar(group)
         return {
             "category": as_text(group),
             "number": group,
             "name": name,
             "size": size,
-            "exemplar": self.order.exemplar(group),
+            "exemplar": exemplar,
+            "example": self.texts.example("target", exemplar),
+            "terms": list(described.terms),
+            "suggestions": list(described.suggestions),
             "class": None if known is None else self.target.classes[known],
             # Why the run did not group these samples; empty for a group.
             "ungrouped": f"{plural(size, 'It', 'They')} {reason}." if ungrouped else "",
@@ -372,27 +430,33 @@ class LabellingSession:
         nearest = []
         for index, (name, cosine) in zip(question.classes[:N_NEAREST], question.nearest, strict=True):
             rows = self.order.class_members(index, N_EXEMPLARS, question.row)
+            source = self.target.class_exemplars(index, N_EXEMPLARS)
             nearest.append(
                 {
                     "name": name,
                     "cosine": round(cosine, 3),
-                    "source": self.target.class_exemplars(index, N_EXEMPLARS),
+                    "source": source,
                     "target": [{"row": row, "name": self.target.names[row]} for row in rows],
+                    # Labelled examples; those of the target if the source shows none.
+                    "texts": [one for row in source if (one := self.texts.shown("source", row, IN_EXAMPLE))]
+                    or [one for row in rows if (one := self.texts.shown("target", row, IN_EXAMPLE))],
                 }
             )
         return {
             "row": question.row,
             "name": question.name,
+            **self.texts.shown("target", question.row),
             "now": _describe_belief(question.belief),
             "nearest": nearest,
             "classes": [as_text(class_place(index)) for index in question.classes],
         }
 
-    def _describe_sample(self, row: int) -> dict[str, Any]:
+    def _describe_sample(self, row: int, words: Sequence[str] = ()) -> dict[str, Any]:
         target, start = self.target, int(self.target.start[row])
         return {
             "row": row,
             "name": target.names[row],
+            **self.texts.shown("target", row, IN_TILE, words),
             "by_hand": bool(self.state.by_hand[row]),
             "nearest": target.classes[int(target.nearest[row])],
             "known": is_class(start),

@@ -1,6 +1,6 @@
-"""Keep the annotation state: the category of every target sample, names of groups, and the changes that actions make.
+"""The annotation state: the category of every target sample, the names of groups, and the changes of both.
 
-A category is a group, a source class, or discarded, as one integer (see `uniot.discovery.annotations`). A group without
+A category is a group, a source class, or discarded, as one integer (see `uniot.annotations.places`). A group without
 samples does not exist; its name is removed together with its last sample.
 """
 
@@ -13,13 +13,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from uniot.discovery.annotations import is_group
+from uniot.annotations.annotations import told_rows
+from uniot.annotations.places import is_group
 from uniot.rejection.answers import Answers
-from uniot.runs.pictures import told_rows
 
 
-class Assignment(NamedTuple):
-    """Gives the category of a sample, whether a person assigned it, and whether a person could not say what it is."""
+class Placement(NamedTuple):
+    """The category of a sample, whether a person assigned it, and whether a person could not say what it is."""
 
     category: int
     by_hand: bool
@@ -28,21 +28,21 @@ class Assignment(NamedTuple):
 
 @dataclass(frozen=True)
 class Reassignment:
-    """Describes how samples move from one assignment to another.
+    """Samples that move from one placement to another.
 
     Attributes:
         rows: of the samples, ascending, (n_rows,).
-        before: assignment of all of them before the change.
-        after: assignment of all of them after it.
+        before: placement of all of them before the change.
+        after: placement of all of them after it.
     """
 
     rows: np.ndarray
-    before: Assignment
-    after: Assignment
+    before: Placement
+    after: Placement
 
 
 class Renaming(NamedTuple):
-    """Gives the name of a group before and after a change; empty if it has none."""
+    """The name of a group before and after a change; empty if it has none."""
 
     group: int
     before: str
@@ -51,7 +51,7 @@ class Renaming(NamedTuple):
 
 @dataclass(frozen=True)
 class Change:
-    """Describes the difference between two states, which can be inverted; false if it is empty."""
+    """The difference between two states, which can be inverted; false if it is empty."""
 
     samples: tuple[Reassignment, ...] = ()
     names: tuple[Renaming, ...] = ()
@@ -73,23 +73,22 @@ class Change:
 
     def to_json(self) -> str:
         """Return the change as text for `from_json`."""
-        # "pieces" is the key in the files of every released version.
-        pieces = [[one.rows.tolist(), one.before, one.after] for one in self.samples]
-        return json.dumps({"pieces": pieces, "names": self.names}, ensure_ascii=False, separators=(",", ":"))
+        samples = [[one.rows.tolist(), one.before, one.after] for one in self.samples]
+        return json.dumps({"samples": samples, "names": self.names}, ensure_ascii=False, separators=(",", ":"))
 
     @classmethod
     def from_json(cls, text: str) -> Change:
         """Return the change that `to_json` wrote."""
         found = json.loads(text)
         samples = (
-            Reassignment(np.array(rows), Assignment(*old), Assignment(*new)) for rows, old, new in found["pieces"]
+            Reassignment(np.array(rows), Placement(*old), Placement(*new)) for rows, old, new in found["samples"]
         )
         return cls(tuple(samples), tuple(Renaming(*name) for name in found["names"]))
 
 
 @dataclass
 class AnnotationState:
-    """Holds the category of every sample and the names of the groups.
+    """The category of every sample and the names of the groups.
 
     Attributes:
         category: of each sample, (n_samples,).
@@ -216,8 +215,8 @@ def assign(
     samples = tuple(
         Reassignment(
             np.sort(changed[kind_of.reshape(-1) == number]),
-            Assignment(kind[0], bool(kind[1]), bool(kind[2])),
-            Assignment(kind[3], bool(kind[4]), bool(kind[5])),
+            Placement(kind[0], bool(kind[1]), bool(kind[2])),
+            Placement(kind[3], bool(kind[4]), bool(kind[5])),
         )
         for number, kind in enumerate(kinds.tolist())
     )

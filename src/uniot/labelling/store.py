@@ -10,14 +10,16 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from uniot.errors import RunFolderError
 from uniot.io.files import file_lock
-from uniot.io.text import command
 from uniot.labelling.state import AnnotationState, Change
-from uniot.runs.files import RunFiles
-from uniot.runs.pictures import FILE, FORMAT, has_column
+from uniot.runs.annotations import FILE, FORMAT, check_format
+from uniot.runs.files import RunFiles, Stamp
+
+if TYPE_CHECKING:
+    from uniot.runs.run import Run
 
 _TABLES = """
 CREATE TABLE about (key TEXT PRIMARY KEY, value TEXT NOT NULL);
@@ -32,14 +34,14 @@ CREATE TABLE actions (
 CREATE TRIGGER actions_stay BEFORE UPDATE ON actions BEGIN SELECT RAISE(ABORT, 'actions are only appended'); END;
 CREATE TRIGGER actions_remain BEFORE DELETE ON actions BEGIN SELECT RAISE(ABORT, 'actions are only appended'); END;
 CREATE TABLE samples (
-    row INTEGER PRIMARY KEY, place INTEGER NOT NULL, by_hand INTEGER NOT NULL, cannot_tell INTEGER NOT NULL DEFAULT 0
+    row INTEGER PRIMARY KEY, place INTEGER NOT NULL, by_hand INTEGER NOT NULL, cannot_tell INTEGER NOT NULL
 );
 CREATE TABLE groups (number INTEGER PRIMARY KEY, name TEXT NOT NULL);
 """
 
 
-class Entry(NamedTuple):
-    """Records an action in the log; `of` is the action that an undo or redo refers to."""
+class LogEntry(NamedTuple):
+    """An action in the log; `of` is the action that an undo or redo refers to."""
 
     id: int
     kind: str
@@ -51,15 +53,20 @@ class LabelStore:
     """Saves the labels of one run.
 
     Args:
-        path: of the SQLite file, which is created if it does not exist.
+        files: files of the run; the SQLite file among them is created if it does not exist.
         digest: of the run that the labels refer to.
+        stamp: of the model's file when the run was read.
+
+    Attributes:
+        files: files of the run.
 
     Raises:
         RunFolderError: the file belongs to another run, is damaged, or cannot be written.
     """
 
-    def __init__(self, path: Path, digest: str) -> None:
-        self._path = path
+    def __init__(self, files: RunFiles, digest: str, stamp: Stamp | None = None) -> None:
+        self.files, self._stamp = files, stamp
+        self._path = path = files.annotations
         if path.is_symlink() or (path.exists() and not path.is_file()):
             raise RunFolderError(f"{path} is a link or not a regular file. Move it away to start again without labels.")
         with self._explained():
@@ -72,31 +79,23 @@ class LabelStore:
                 if not self._connection.execute("SELECT 1 FROM sqlite_master").fetchone():
                     self._create(digest)
             self._check(digest)
-            with self._explained():
-                if not has_column(self._connection, "samples", "cannot_tell"):
-                    # Earlier versions did not store "cannot tell".
-                    self._connection.execute("ALTER TABLE samples ADD COLUMN cannot_tell INTEGER NOT NULL DEFAULT 0")
         except RunFolderError:
             self._connection.close()
             raise
 
     @classmethod
-    def open_existing(cls, path: Path, digest: str) -> LabelStore:
-        """Return the store of labels that were saved earlier.
+    def of_run(cls, run: Run, digest: str) -> LabelStore:
+        """Return the store of a run; `digest` is that of `TargetSamples`."""
+        return cls(run.files, digest, run.stamp)
 
-        Raises:
-            RunFolderError: there are none, or see the class.
-        """
-        if not path.is_file():
-            raise RunFolderError(
-                f"{path.parent} has no labels yet. Run `{command('label', path.parent)}` and name its groups first."
-            )
-        return cls(path, digest)
+    def check_unchanged(self) -> None:
+        """Raise RunFolderError if the run was written again since it was read: labels would go to the wrong samples."""
+        self.files.check_unchanged(self._stamp)
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[LogEntry]:
         """Return the whole log, without the changes."""
         with self._explained():
-            return [Entry(*line) for line in self._connection.execute("SELECT id, kind, of, text FROM actions")]
+            return [LogEntry(*line) for line in self._connection.execute("SELECT id, kind, of, text FROM actions")]
 
     def change_of(self, action: int) -> Change:
         """Return the change that an action made."""
@@ -173,11 +172,7 @@ class LabelStore:
     def _check(self, digest: str) -> None:
         with self._explained():
             about = dict(self._connection.execute("SELECT key, value FROM about"))
-        if about.get("format") != FORMAT:
-            raise RunFolderError(
-                f"{self._path} has format {about.get('format')!r} and this version of uniot reads {FORMAT!r}. Install "
-                "the version that wrote it, or move the file away to start again without labels."
-            )
+        check_format(self._path, about)
         if about.get("run") != digest:
             raise RunFolderError(
                 f"{self._path} belongs to another run: {self._path.parent} was run again after it was labelled, and "

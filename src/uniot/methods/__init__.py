@@ -4,6 +4,7 @@ from uniot.methods.base import Batch, Losses, Method, MethodInfo, MethodOptions
 from uniot.methods.decision import Decision
 from uniot.methods.registry import (
     METHODS,
+    MethodRegistry,
     check_method,
     create_method,
     hyperparameters,
@@ -22,6 +23,7 @@ __all__ = [
     "Method",
     "MethodInfo",
     "MethodOptions",
+    "MethodRegistry",
     "UniNCMMethod",
     "UniOTMethod",
     "check_method",

@@ -14,14 +14,14 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from uniot.config import Settings
+from uniot.losses import SampleBank
 from uniot.methods.base import Batch, Losses, MethodInfo, MethodOptions
 from uniot.methods.decision import Decision
 from uniot.methods.head import HeadMethod
-from uniot.nn.memory import SampleBank
 
 
 class ATIOptions(MethodOptions):
-    """Hold the hyper-parameters of ATI-λ, with the published values as defaults."""
+    """Hyper-parameters of ATI-λ, with the published values as defaults."""
 
     outlier_share: float = Field(
         0.5,
@@ -72,7 +72,7 @@ class ClassTransform:
 
 @dataclass(frozen=True)
 class Alternation:
-    """Hold the result of `alternate`.
+    """The result of `alternate`.
 
     Attributes:
         transform: map of source samples.

@@ -15,7 +15,8 @@ from uniot.config import CheckedSettings, Settings
 from uniot.errors import SettingsError
 from uniot.io.arrays import in_blocks
 from uniot.methods.decision import Decision
-from uniot.methods.fitted import ClassSums, GivenPrototypes, StoredTarget, TargetStatistics
+from uniot.methods.fitted import ClassSums, GivenPrototypes, StoredTarget
+from uniot.reliability import TargetStatistics
 from uniot.transport.rows import Shards
 
 _BLOCK = 128  # a fixed batch size makes the result of `transform` independent of the batch composition
@@ -121,10 +122,10 @@ class Method(nn.Module):
     Attributes:
         backbone: maps inputs to embeddings.
         settings: resolved settings of the run.
-        has_own_space: whether it decides in a space that `finalize` fits; private classes are counted there.
+        has_own_space: whether it decides in a space that `finalize` fits, in which private classes are counted as well.
         has_transport: whether the odds of its decisions are masses of a transport plan.
-        most_fitted_rows: a larger target is fitted by a random part, and `transform` has unit rows; None for all.
-        statistics: of the target, from which the accuracy is estimated; None if the method has none.
+        most_fitted_rows: of a target with more samples, `finalize` sees a random part of this size; None for no limit.
+        statistics: of the target, from which its accuracy is estimated; None if the method computes none.
     """
 
     backbone: nn.Module
@@ -184,11 +185,11 @@ class Method(nn.Module):
 
     @property
     def has_unit_rows(self) -> bool:
-        """Whether transformed rows have unit length; only a method with a space of its own may say so."""
+        """Whether transformed rows have unit length; may be true only for a method with a space of its own."""
         return False
 
     def is_far(self, features: Tensor) -> Tensor | None:
-        """Return which samples are farther from the target than its own samples are, (n_samples,), if that is known.
+        """Return which samples are farther from the target than its own samples are, (n_samples,); None if not known.
 
         Args:
             features: as for `transform`, (n_samples, n_features).
@@ -232,7 +233,7 @@ class Method(nn.Module):
         """
         raise SettingsError(
             f"{self.settings.method} does not compare embeddings with class prototypes, so that prototypes would do "
-            "nothing. Leave them out, or use one of the methods unincm, calibrated and dance."
+            "nothing. Leave them out, or use a method that does, such as unincm, calibrated or clip-distill."
         )
 
     def trained_part(self) -> Method | None:

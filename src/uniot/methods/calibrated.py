@@ -17,10 +17,10 @@ from torch import Tensor, nn
 
 from uniot.config import Settings
 from uniot.errors import SettingsError
+from uniot.losses import normalised_entropy
 from uniot.methods.base import Batch, FinalFeatures, Losses, Method, MethodInfo, MethodOptions
 from uniot.methods.decision import Decision
 from uniot.methods.fitted import GivenPrototypes
-from uniot.nn.losses import normalised_entropy
 
 # Cosines are at most 1, so that a temperature of 1 leaves every prediction almost flat; a trained CLIP has 0.01.
 _BOUNDS = 0.01, 1.0
@@ -86,7 +86,7 @@ def expected_margin(cosines: Tensor, classes: Tensor) -> Tensor:
 
 
 class CalibratedOptions(MethodOptions):
-    """Hold the options of the baseline."""
+    """Hyper-parameters of the baseline."""
 
     n_halves: int = Field(16, ge=1, le=1000, description="Random halves of the classes that are held out in turn.")
     follows_target: bool = Field(

@@ -14,18 +14,17 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from uniot.config import Settings
+from uniot.losses import FeatureQueue, domain_loss, reversal_strength, reversed_gradient
 from uniot.methods.base import Batch, FinalFeatures, Losses, MethodInfo, MethodOptions
 from uniot.methods.head import HeadMethod
-from uniot.nn.losses import domain_loss, reversal_strength, reversed_gradient
-from uniot.nn.memory import FeatureQueue
-from uniot.nn.networks import DomainDiscriminator
+from uniot.methods.networks import DomainDiscriminator
 from uniot.transport.rows import Shards
 
 _CERTAINTIES = 3
 
 
 class CMUOptions(MethodOptions):
-    """Hold the hyper-parameters of CMU, with the published values as defaults except for the perturbation."""
+    """Hyper-parameters of CMU, with the published values as defaults except for the perturbation."""
 
     threshold: float = Field(0.5, gt=0, lt=1, description="w₀; a sample is unknown where its score is below.")
     perturbation: float = Field(

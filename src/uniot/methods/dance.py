@@ -6,8 +6,6 @@ References:
 
 from __future__ import annotations
 
-import math
-
 import torch
 import torch.nn.functional as F
 from pydantic import Field
@@ -15,60 +13,14 @@ from torch import Tensor, nn
 
 from uniot.config import Settings
 from uniot.errors import SettingsError
+from uniot.losses import Prototypes, SampleBank, entropy_separation_loss, neighbourhood_clustering_loss
 from uniot.methods.base import Batch, Losses, MethodInfo, MethodOptions
 from uniot.methods.fitted import GivenPrototypes
 from uniot.methods.head import HeadMethod
-from uniot.nn.losses import entropy
-from uniot.nn.memory import SampleBank
-from uniot.nn.networks import Prototypes
-
-
-def entropy_separation_loss(logits: Tensor, margin: float = 0.5) -> Tensor:
-    """Compute the mean over samples of -|H(p) - ρ| if that distance is above the margin, else 0.
-
-    ρ is half of the largest entropy, log(c) / 2. There is no gradient within the margin, where it is not yet clear
-    whether a sample belongs to a class. The authors' code has the constant -margin there, with the same gradients.
-
-    Args:
-        logits: (n, c).
-        margin: m, in nats.
-
-    Returns:
-        The loss, a scalar.
-
-    Paper: Saito et al., NeurIPS 2020, entropy separation.
-    """
-    distance = (entropy(logits) - math.log(logits.shape[1]) / 2).abs()
-    return -distance.where(distance > margin, 0).mean()
-
-
-def neighbourhood_clustering_loss(
-    target: Tensor, class_logits: Tensor, to_remembered: Tensor, temperature: float = 0.05
-) -> Tensor:
-    """Compute the entropy of each target sample's similarities to class prototypes, batch and memory.
-
-    p_ij ∝ exp(z_i · f_j / τ) over all f_j but the sample itself; the loss is the mean of H(p_i).
-
-    Args:
-        target: unit rows, (n, d).
-        class_logits: cosines to the class prototypes divided by the temperature, (n, c).
-        to_remembered: cosines to stored target samples that are not in this batch, (n, m).
-        temperature: τ.
-
-    Returns:
-        The loss, a scalar.
-
-    Paper: Saito et al., NeurIPS 2020, neighbourhood clustering.
-    """
-    n = len(target)
-    is_other = ~torch.eye(n, dtype=torch.bool, device=target.device)
-    to_others = (target @ target.t())[is_other].view(n, n - 1)
-    alike = torch.cat([to_others, to_remembered], dim=1) / temperature
-    return entropy(torch.cat([class_logits, alike], dim=1)).mean()
 
 
 class DANCEOptions(MethodOptions):
-    """Hold the hyper-parameters of DANCE, with the published values as defaults."""
+    """Hyper-parameters of DANCE, with the published values as defaults."""
 
     temperature: float = Field(0.05, ge=1e-3, le=100, description="τ; cosines are divided by it.")
     target_weight: float = Field(0.05, ge=0, le=1e3, description="η, weight of both target losses.")

@@ -11,14 +11,14 @@ from pydantic import Field
 from torch import nn
 
 from uniot.config import Settings
+from uniot.losses import domain_loss, reversal_strength, reversed_gradient
 from uniot.methods.base import Batch, Losses, MethodInfo, MethodOptions
 from uniot.methods.head import HeadMethod
-from uniot.nn.losses import domain_loss, reversal_strength, reversed_gradient
-from uniot.nn.networks import DomainDiscriminator
+from uniot.methods.networks import DomainDiscriminator
 
 
 class DANNOptions(MethodOptions):
-    """Hold the hyper-parameters of DANN."""
+    """Hyper-parameters of DANN."""
 
     adversarial_weight: float = Field(1.0, ge=0, le=1e3, description="Weight of the domain loss.")
     discriminator_size: int = Field(1024, ge=1, le=100_000, description="Width of the discriminator's hidden layers.")

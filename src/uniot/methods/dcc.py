@@ -14,18 +14,17 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from uniot.config import Settings
+from uniot.losses import SampleBank, contrastive_domain_discrepancy
 from uniot.methods.base import Batch, FinalFeatures, Losses, MethodInfo, MethodOptions
 from uniot.methods.dcc_consensus import (
     Consensus,
     LabelledRows,
     consensus_of,
-    contrastive_domain_discrepancy,
     mean_directions,
     moved_centres,
     search_consensus,
 )
 from uniot.methods.head import NormalisedHeadMethod
-from uniot.nn.memory import SampleBank
 from uniot.transport.rows import Shards, before_and_all
 
 # More rows hardly change the centres but make the repeated clustering slow.
@@ -38,7 +37,7 @@ _RAMP_SHARE = 0.6
 
 
 class DCCOptions(MethodOptions):
-    """Hold the hyper-parameters of DCC, with the values published for Office-31 as defaults."""
+    """Hyper-parameters of DCC, with the values published for Office-31 as defaults."""
 
     rounds: int = Field(15, ge=1, le=10_000, description="Times in a run that the target is clustered.")
     interval: int = Field(2, ge=1, le=1000, description="Between two numbers of clusters that are tried.")

@@ -16,12 +16,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from uniot.discovery.kmeans import spherical_kmeans
-from uniot.nn.losses import gaussian_kernels
 
 
 @dataclass(frozen=True)
 class LabelledRows:
-    """Hold unit features of the source with their classes.
+    """Unit features of the source with their classes.
 
     Attributes:
         rows: (n, d).
@@ -40,7 +39,7 @@ class LabelledRows:
 
 @dataclass(frozen=True)
 class Consensus:
-    """Hold target clusters and the source classes that they are matched with.
+    """Target clusters and the source classes that they are matched with.
 
     Attributes:
         centres: unit rows, (k, d).
@@ -150,48 +149,3 @@ def mean_directions(rows: Tensor, groups: Tensor, otherwise: Tensor) -> Tensor:
     sums = torch.zeros_like(otherwise).index_add_(0, groups, rows)
     present = torch.bincount(groups, minlength=len(otherwise)) > 0
     return torch.where(present[:, None], F.normalize(sums, dim=1), otherwise)
-
-
-def contrastive_domain_discrepancy(source: Tensor, target: Tensor, n_kernels: int = 5, factor: float = 2.0) -> Tensor:
-    """Compute the mean discrepancy within classes minus that between classes; with one class the former alone.
-
-    The discrepancy of source class c and target class c' is the squared maximum mean discrepancy
-
-        mean k(s, s') + mean k(t, t') - 2 mean k(s, t),   k(x, y) = sum_i exp(-||x - y||² / (γ factor^i)),
-
-    with s, s' of class c, t, t' of class c', the exponents i centred on zero, and γ the mean squared distance of two
-    different samples among them, which carries no gradient.
-
-    Args:
-        source: m samples of each class, (c, m, d).
-        target: n samples of the same classes in the same order, (c, n, d).
-        n_kernels: number of kernels in the sum.
-        factor: ratio of two neighbouring bandwidths.
-
-    Returns:
-        The discrepancy, a scalar.
-
-    Paper: Kang et al., Contrastive Adaptation Network, CVPR 2019, Eq. (3)-(5).
-    """
-    n_classes, m, n = len(source), source.shape[1], target.shape[1]
-    # Axes: source class, target class, two samples.
-    within_source = _squared_distances(source, source)[:, None].expand(n_classes, n_classes, m, m)
-    within_target = _squared_distances(target, target)[None].expand(n_classes, n_classes, n, n)
-    between = _squared_distances(source[:, None], target[None])
-    total = within_source.sum(dim=(2, 3)) + within_target.sum(dim=(2, 3)) + 2 * between.sum(dim=(2, 3))
-    width = (total.detach() / ((m + n) ** 2 - m - n)).clamp_min(1e-5)[:, :, None, None]
-
-    def mean_kernel(distances: Tensor) -> Tensor:
-        return gaussian_kernels(distances, width, n_kernels, factor).mean(dim=(2, 3))
-
-    discrepancy = mean_kernel(within_source) + mean_kernel(within_target) - 2 * mean_kernel(between)
-    intra = discrepancy.diagonal().mean()
-    if n_classes == 1:
-        return intra
-    inter = (discrepancy.sum() - discrepancy.diagonal().sum()) / (n_classes * (n_classes - 1))
-    return intra - inter
-
-
-def _squared_distances(x: Tensor, y: Tensor) -> Tensor:
-    """Return squared distances, (..., m, n), of rows (..., m, d) and (..., n, d)."""
-    return (x.unsqueeze(-2) - y.unsqueeze(-3)).square().sum(dim=-1)

@@ -1,4 +1,4 @@
-"""The answers of a method, the threshold that a preference moves, and calibrated probabilities.
+"""Decisions of a method, the threshold that a preference moves, and calibrated probabilities.
 
 The odds of a class are those of being known with this class against unknown, 1 at the threshold. The probability of
 being known follows from the largest odds; the classes divide it in proportion to theirs.
@@ -58,9 +58,9 @@ class Calibration:
         return 1 / (1 + known_odds)
 
     def confidence(self, largest: Tensor, class_probability: Tensor, known: Tensor) -> Tensor:
-        """Return the probability of the answer of each sample, (n,): of its class if known, else of being unknown.
+        """Return the probability of the prediction of each sample, (n,): of its class if known, else of being unknown.
 
-        Known against unknown is decided before the class: two similar classes do not make a sample unknown.
+        Known or unknown is decided before the class: two similar classes do not make a sample unknown.
 
         Args:
             largest: largest odds per sample, (n_samples,).
@@ -71,11 +71,13 @@ class Calibration:
         return torch.where(known, ((1 - of_unknown) * class_probability).maximum(of_unknown), of_unknown)
 
     def probabilities(self, odds: Tensor, known: Tensor) -> Tensor:
-        """Return the probability of each class and, last, of being unknown, (n, c + 1); the largest is the answer's.
+        """Return the probability of each class and, last, of being unknown, (n, c + 1).
+
+        The largest one is that of the prediction.
 
         Args:
             odds: of each class, 1 at the threshold, (n_samples, n_classes), float64.
-            known: whether the largest is enough, (n,).
+            known: whether each sample is known, (n,).
         """
         of_class = self.class_probabilities(odds)
         own = of_class.max(dim=1, keepdim=True).values
@@ -85,7 +87,7 @@ class Calibration:
         answer = self.confidence(largest, own[:, 0], known)[:, None]
         of_nearest = torch.where(known[:, None], answer, of_known * own)
         others = of_class * ((of_known - of_nearest) / (1 - own).clamp_min(1e-12))
-        # Of two equal classes, rounding must not prefer the other.
+        # If two classes are equally probable, rounding must not make the other one larger.
         others = others.minimum(of_nearest)
         is_nearest = torch.arange(odds.shape[1], device=odds.device) == nearest[:, None]
         return torch.cat([torch.where(is_nearest, of_nearest, others), of_unknown], dim=1)
@@ -94,12 +96,12 @@ class Calibration:
 def fit_calibration(
     odds: Tensor, known: Tensor, known_accuracy: float | None, unknown_accuracy: float | None
 ) -> Calibration:
-    """Choose exponents with which the mean confidence of the answers is their estimated accuracy.
+    """Choose exponents such that the mean confidence of the predictions is their estimated accuracy.
 
     Args:
         odds: of target samples, (n_samples, n_classes), float64.
         known: whether each is known, (n,).
-        known_accuracy: estimated fraction of right answers among known samples; None if there is no estimate.
+        known_accuracy: estimated fraction of correct predictions among known samples; None if there is no estimate.
         unknown_accuracy: the same among unknown samples.
     """
     largest = odds.max(dim=1).values
@@ -253,13 +255,13 @@ class Decision:
         return largest / (1 + largest)
 
     def confidence(self, calibration: Calibration) -> Tensor:
-        """Return the probability of each answer, (n_samples,): of the class if known, else of being unknown."""
+        """Return the probability of each prediction, (n_samples,): of the class if known, else of being unknown."""
         of_class = calibration.class_probabilities(self.odds).max(dim=1).values
         return calibration.confidence(self.odds.max(dim=1).values, of_class, self.known)
 
     def probabilities(self, calibration: Calibration) -> Tensor:
         """Return the probabilities of the classes, then of unknown, (n_samples, n_classes + 1).
 
-        The largest one is that of the answer.
+        The largest one is that of the prediction.
         """
         return calibration.probabilities(self.odds, self.known)

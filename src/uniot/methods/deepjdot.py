@@ -16,9 +16,9 @@ from pydantic import Field
 from torch import Tensor
 
 from uniot.errors import import_optional
+from uniot.losses import joint_cost
 from uniot.methods.base import Batch, Losses, MethodInfo, MethodOptions
 from uniot.methods.head import HeadMethod
-from uniot.nn.losses import joint_cost
 from uniot.transport.rows import check_finite
 
 
@@ -55,7 +55,7 @@ def exact_plan(cost: Tensor) -> Tensor:
 
 
 class JointTransportOptions(MethodOptions):
-    """Hold the weights of the two parts of the transport cost."""
+    """Weights of the two parts of the transport cost."""
 
     feature_weight: float = Field(
         0.01, ge=0, le=1e3, description="α, weight of the squared distance of features in the transport cost."
@@ -94,7 +94,7 @@ class JointTransport(HeadMethod):
 
 
 class DeepJDOTOptions(JointTransportOptions):
-    """Hold the hyper-parameters of DeepJDOT."""
+    """Hyper-parameters of DeepJDOT."""
 
 
 class DeepJDOT(JointTransport):

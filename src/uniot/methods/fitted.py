@@ -10,9 +10,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from uniot.errors import DataError, SettingsError
+from uniot.errors import SettingsError
 from uniot.io.tensor_files import StoredTensors
-from uniot.transport.plan import UnbalancedPotential
+from uniot.transport.unbalanced import UnbalancedPotential
 
 T = TypeVar("T")
 
@@ -79,21 +79,6 @@ class StoredTarget:
     n_neighbours: int = 0
     n_means: int = 0
     least_averaged: int = 0
-
-
-@dataclass(frozen=True)
-class TargetStatistics:
-    """Label-free statistics of a target that predict the accuracy on it.
-
-    Attributes:
-        agreement: fraction of samples that have the same label by two random halves of the directions.
-        absence: fraction of the classes that no sample is labelled with.
-        stability: fraction of samples whose own nearest class is that of their neighbourhood.
-    """
-
-    agreement: float
-    absence: float
-    stability: float
 
 
 @dataclass(frozen=True)
@@ -217,35 +202,3 @@ def read_potential(stored: StoredTensors, n_classes: int) -> UnbalancedPotential
         converged=bool(stored.take("converged", (), torch.bool)),
         passes=int(stored.take("passes", (), torch.int64, low=0, high=2**53)),
     )
-
-
-# Up to the format uniot-3, `rule.` held what `finalize` fits. Of UniOT that can still be read.
-_RULE = "rule."
-_OF_UNIOT = {name: f"solved.{name}" for name in ("class_potential", "class_confidence")}
-_INTEGERS = ("n_rows", "passes")
-
-
-def has_replaced_rule(names: Iterable[str]) -> bool:
-    """Return whether the tensors of `model.safetensors` are those of an earlier rule of UniNCM, by their names."""
-    return any(name.startswith(_RULE + "rejection_") or name.endswith((".borders", ".common")) for name in names)
-
-
-def upgraded_tensors(tensors: Mapping[str, Tensor], rule: Mapping[str, Any]) -> dict[str, Tensor]:
-    """Return the tensors of `model.safetensors` by their present names.
-
-    Args:
-        tensors: by the names in the file; also without numbers, on the meta device.
-        rule: numbers of the rule, which a file up to the format uniot-3 has in its description; empty for others.
-
-    Raises:
-        DataError: the rule holds something that is no number.
-    """
-    upgraded = {name: tensor for name, tensor in tensors.items() if not name.startswith(_RULE)}
-    for name, tensor in StoredTensors("", tensors).below(_RULE).tensors.items():
-        upgraded[f"method.{_OF_UNIOT.get(name, name)}"] = tensor
-    for name, value in rule.items():
-        if not isinstance(value, int | float):
-            raise DataError(f"the rule of the run has {str(value)[:40]!r} for {name}; expected a number.")
-        kind = torch.bool if isinstance(value, bool) else torch.int64 if name in _INTEGERS else torch.float64
-        upgraded[f"method.solved.{name}"] = torch.tensor(value, dtype=kind)
-    return upgraded

@@ -15,7 +15,7 @@ from uniot.methods.source_free import SourceFreeMethod, SourceFreeOptions
 
 
 class GLCOptions(SourceFreeOptions):
-    """Hold the hyper-parameters of GLC, with the values published for Office-31 as defaults."""
+    """Hyper-parameters of GLC, with the values published for Office-31 as defaults."""
 
     prior: float = Field(
         0.75, ge=0, le=1, description="ρ, least factor of the cosine to a class; 1 trusts every class alike."

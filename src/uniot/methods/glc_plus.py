@@ -9,45 +9,17 @@ from __future__ import annotations
 
 import math
 
-import torch
-import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor
 
+from uniot.losses import contrastive_affinity_loss
 from uniot.methods.base import MethodInfo
 from uniot.methods.glc_clustering import one_vs_all_labels
 from uniot.methods.source_free import SourceFreeMethod, SourceFreeOptions, TargetBatch
 
 
-def contrastive_affinity_loss(features: Tensor, batch: Tensor, neighbours: Tensor, n_skipped: int) -> Tensor:
-    """Compute the mean of the cosines to k hard negatives minus those to the k nearest stored samples, both summed.
-
-    The samples of the batch are ranked by their cosine to a sample, without the sample itself. The first `n_skipped`
-    are probably of its class; the k that follow are its hard negatives.
-
-    Args:
-        features: (n, d).
-        batch: the same rows without gradient, (n, d).
-        neighbours: stored features of the nearest other samples, (n, k, d).
-        n_skipped: expected number of samples of one class in a batch.
-
-    Returns:
-        The loss, a scalar.
-
-    Paper: Qu et al., GLC++, contrastive affinity learning.
-    """
-    anchors = F.normalize(features, dim=1)
-    positive = (anchors[:, None] * F.normalize(neighbours, dim=2)).sum(dim=2)
-    cosines = anchors @ F.normalize(batch, dim=1).t()
-    is_self = torch.eye(len(anchors), dtype=torch.bool, device=anchors.device)
-    # The sample itself comes last, and is cut off.
-    ranked = cosines.masked_fill(is_self, -torch.inf).sort(dim=1, descending=True).values[:, :-1]
-    negative = ranked[:, n_skipped : n_skipped + neighbours.shape[1]]
-    return (negative.sum(dim=1) - positive.sum(dim=1)).mean()
-
-
 class GLCPlusOptions(SourceFreeOptions):
-    """Hold the hyper-parameters of GLC++, with the values published for Office-31 as defaults."""
+    """Hyper-parameters of GLC++, with the values published for Office-31 as defaults."""
 
     prior: float = Field(
         0.75, ge=0, le=1, description="ρ, least factor of the cosine to a class; 1 trusts every class alike."

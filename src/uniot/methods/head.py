@@ -7,9 +7,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from uniot.config import Settings
+from uniot.losses import normalised_entropy
 from uniot.methods.base import Batch, Method, MethodOptions
 from uniot.methods.decision import Decision
-from uniot.nn.losses import normalised_entropy
 
 
 class HeadMethod(Method):

@@ -12,14 +12,14 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from uniot.config import Settings
+from uniot.losses import domain_loss, entropy, reversal_strength, reversed_gradient
 from uniot.methods.base import Batch, Losses, MethodInfo, MethodOptions
 from uniot.methods.head import HeadMethod
-from uniot.nn.losses import domain_loss, entropy, reversal_strength, reversed_gradient
-from uniot.nn.networks import DomainDiscriminator
+from uniot.methods.networks import DomainDiscriminator
 
 
 class IWANOptions(MethodOptions):
-    """Hold the hyper-parameters of IWAN."""
+    """Hyper-parameters of IWAN."""
 
     adversarial_weight: float = Field(3.0, ge=0, le=1e3, description="Weight of the weighted domain loss.")
     weigher_weight: float = Field(

@@ -37,12 +37,11 @@ def soft_plan(cost: Tensor, epsilon: float = 0.01, marginal_penalty: float = 0.5
     """
     check_finite(cost, "cost")
     solved = unbalanced_plan(-cost.detach().double().cpu(), epsilon=epsilon, marginal_penalty=marginal_penalty)
-    # Costs that are large against τ leave no mass that a number could hold, and no share of it either.
-    return (solved.mass * solved.total_mass).to(cost) if solved.total_mass else cost.new_zeros(cost.shape)
+    return solved.matrix.to(cost)
 
 
 class JUMBOTOptions(JointTransportOptions):
-    """Hold the hyper-parameters of JUMBOT, with the published values for Office-Home as defaults."""
+    """Hyper-parameters of JUMBOT, with the published values for Office-Home as defaults."""
 
     epsilon: float = Field(0.01, ge=1e-3, le=10, description="ε, weight of the entropy of the transport plan.")
     marginal_penalty: float = Field(

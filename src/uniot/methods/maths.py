@@ -16,14 +16,13 @@ from torch import Tensor, nn
 
 from uniot.config import Settings
 from uniot.discovery.kmeans import spherical_kmeans
+from uniot.losses import IndexedFeatures, SampleBank, mutual_neighbours, neighbour_contrastive_loss
 from uniot.methods.base import Batch, FinalFeatures, Losses, MethodInfo, MethodOptions
 from uniot.methods.dcc_consensus import mean_directions
 from uniot.methods.decision import Decision
 from uniot.methods.dip_test import neighbourhood_angles, split_threshold, unimodality_p_value
 from uniot.methods.head import HeadMethod
 from uniot.methods.pseudo_labels import evenly_spaced
-from uniot.methods.tnt import Rows, mutual_neighbours, neighbour_contrast
-from uniot.nn.memory import SampleBank
 
 _MOST_PRIVATE = 3  # clusters per source class
 
@@ -34,7 +33,7 @@ def prototype_loss(logits: Tensor, labels: Tensor, confidences: Tensor) -> Tenso
 
 
 class MATHSOptions(MethodOptions):
-    """Hold the hyper-parameters of our reconstruction; the paper's values are not public in code."""
+    """Hyper-parameters of our reconstruction; the paper's values are not public in code."""
 
     n_neighbours: int = Field(1, ge=1, le=1000, description="How far down each other's list mutual neighbours are.")
     contrast_temperature: float = Field(0.1, ge=1e-3, le=100, description="Cosines of neighbours are divided by it.")
@@ -120,17 +119,20 @@ class MATHS(HeadMethod):
         banks[0].put(source.detach(), numbers, batch.source_labels)
         banks[1].put(target.detach(), batch.target_ids, is_common.long())
         i, j = (bank.filled() for bank in banks)
-        stored = Rows(banks[0].rows[i], -1 - banks[0].ids[i]), Rows(banks[1].rows[j], banks[1].ids[j])
+        stored = (
+            IndexedFeatures(banks[0].rows[i], -1 - banks[0].ids[i]),
+            IndexedFeatures(banks[1].rows[j], banks[1].ids[j]),
+        )
 
-        def one_way(anchors: Rows, own: Rows, other: Rows, counts: Tensor) -> Tensor:
+        def one_way(anchors: IndexedFeatures, own: IndexedFeatures, other: IndexedFeatures, counts: Tensor) -> Tensor:
             positives = mutual_neighbours(anchors, own, other, self.options.n_neighbours) & counts
             cosines = anchors.features @ torch.cat([other.features, own.features]).t()
             hidden = anchors.ids[:, None] == torch.cat([other.ids, own.ids])
             logits = cosines / self.options.contrast_temperature
-            return neighbour_contrast(logits, F.pad(positives, (0, len(own.ids))), hidden)
+            return neighbour_contrastive_loss(logits, F.pad(positives, (0, len(own.ids))), hidden)
 
-        from_source = one_way(Rows(source, -1 - numbers), *stored, banks[1].labels[j] == 1)
-        return (from_source + one_way(Rows(target, batch.target_ids), *stored[::-1], is_common[:, None])) / 2
+        from_source = one_way(IndexedFeatures(source, -1 - numbers), *stored, banks[1].labels[j] == 1)
+        return (from_source + one_way(IndexedFeatures(target, batch.target_ids), *stored[::-1], is_common[:, None])) / 2
 
     @torch.no_grad()
     def fit_prototypes(self, target: Tensor) -> None:
@@ -147,7 +149,7 @@ class MATHS(HeadMethod):
     def detect_private(self, target: Tensor, source: Tensor) -> Tensor:
         """Return the class of each common sample, c plus the cluster of each private one, (n,).
 
-        Rows are of unit norm: features of the target, (n, d), and class means of the source, (c, d).
+        IndexedFeatures are of unit norm: features of the target, (n, d), and class means of the source, (c, d).
         """
         groups = (target @ source.t()).argmax(dim=1)
         angles = neighbourhood_angles(target, source, self.options.n_averaged)

@@ -13,86 +13,26 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from uniot.config import Settings
+from uniot.losses import (
+    SampleBank,
+    jaccard,
+    mixup_rejection_loss,
+    neighbour_sets,
+    neighbourhood_invariance_loss,
+    one_vs_all_consistency_loss,
+    one_vs_all_entropy,
+    one_vs_all_loss,
+    one_vs_all_probabilities,
+)
 from uniot.methods.base import Batch, Losses, MethodInfo, MethodOptions
 from uniot.methods.head import HeadMethod
-from uniot.methods.ovanet import claims, one_vs_all_entropy, one_vs_all_loss
-from uniot.nn.memory import SampleBank
 
 # Stored samples whose neighbours are searched for at a time, which bounds the memory for a large bank.
 _BLOCK = 1024
 
 
-def neighbour_sets(cosines: Tensor, is_self: Tensor, ratio: float = 0.875) -> Tensor:
-    """Return which samples are neighbours of each anchor, (n, m), bool: cosine above `ratio` times that of the nearest.
-
-    An anchor is not its own neighbour. If even the nearest has no positive cosine, there are no neighbours.
-
-    Args:
-        cosines: of the anchors to m samples, (n, m).
-        is_self: whether a sample is the anchor itself, (n, m), bool.
-        ratio: from 0 to 1.
-    """
-    others = cosines.masked_fill(is_self, -torch.inf)
-    return others > ratio * others.amax(dim=1, keepdim=True)
-
-
-def jaccard(sets: Tensor, others: Tensor) -> Tensor:
-    """Return |A ∩ B| / |A ∪ B| of each pair of sets, (n, k), and 0 for two empty sets.
-
-    Args:
-        sets: membership of m elements, (n, m), bool.
-        others: (k, m), bool.
-    """
-    a, b = sets.float(), others.float()
-    shared = a @ b.t()
-    return shared / (a.sum(dim=1, keepdim=True) + b.sum(dim=1) - shared).clamp_min(1)
-
-
-def neighbour_loss(cosines: Tensor, is_self: Tensor, neighbours: Tensor, weights: Tensor, scale: float = 10) -> Tensor:
-    """Return the mean over anchors of Σ_j -w_ij log p_ij / |N_i| over the neighbours j, with p_ij ∝ exp(s cos_ij).
-
-    As in the authors' code, p_i is normalised over all m samples, and the anchor itself counts with a cosine of -1.
-
-    Args:
-        cosines: of the anchors to the stored samples, (n, m).
-        is_self: whether a sample is the anchor itself, (n, m), bool.
-        neighbours: N_i, (n, m), bool; an anchor without neighbours has no loss.
-        weights: w, (n, m).
-        scale: s.
-
-    Paper: Lu et al., AAAI 2024, confidence-guided invariant feature learning.
-    """
-    log_p = (scale * cosines.masked_fill(is_self, -1)).log_softmax(dim=1)
-    costs = -(log_p * weights * neighbours).sum(dim=1)
-    return (costs / neighbours.sum(dim=1).clamp_min(1)).mean()
-
-
-def mixed_rejection_loss(logits: Tensor, labels: Tensor) -> Tensor:
-    """Return mean(-log(1 - p_y)), a scalar: a mixture of a source and a target sample is not of the source's class.
-
-    Args:
-        logits: of mixed features, per classifier "not of this class", then "of this class", (n, 2, c).
-        labels: class of the source sample, (n,).
-
-    Paper: Lu et al., AAAI 2024, cross-domain mix-up.
-    """
-    return F.softplus((logits[:, 1] - logits[:, 0]).gather(1, labels[:, None])).mean()
-
-
-def consistency_loss(logits: Tensor, one_vs_all_logits: Tensor) -> Tensor:
-    """Return -mean(p_k q_k) over samples and classes, a scalar; p by the closed-set, q by the open-set classifiers.
-
-    Args:
-        logits: of the closed-set classifier, (n, c).
-        one_vs_all_logits: (n, 2, c).
-
-    Paper: Lu et al., AAAI 2024, consistency constraint. As in the authors' code it is a mean over the classes.
-    """
-    return -(logits.softmax(dim=1) * claims(one_vs_all_logits)).mean()
-
-
 class MLNetOptions(MethodOptions):
-    """Hold the hyper-parameters of MLNet, with the values published for Office-31 as defaults."""
+    """Hyper-parameters of MLNet, with the values published for Office-31 as defaults."""
 
     one_vs_all_weight: float = Field(0.5, ge=0, le=1e3, description="Weight of the one-vs-all loss of the source.")
     entropy_weight: float = Field(0.1, ge=0, le=1e3, description="Weight of the one-vs-all entropy of the target.")
@@ -142,7 +82,7 @@ class MLNet(HeadMethod):
         claimed, refused = one_vs_all_loss(self.one_vs_all_logits(source), batch.source_labels)
         parts = {"source": classification, "one_vs_all": claimed + refused, "entropy": one_vs_all_entropy(opened)}
         parts["mixup"] = self.mixup_loss(source, target, batch)
-        parts["consistency"] = consistency_loss(self.classifier(target), opened)
+        parts["consistency"] = one_vs_all_consistency_loss(self.classifier(target), opened)
         is_warm = batch.step >= options.warmup * self.steps
         parts["neighbour"] = self.invariance_loss(target, batch.target_ids) if is_warm else source.new_zeros(())
         total = classification + options.one_vs_all_weight * parts["one_vs_all"]
@@ -156,7 +96,7 @@ class MLNet(HeadMethod):
         # The a-th smallest of 2a - 1 uniform numbers has this distribution, and needs no other generator.
         share = torch.rand(n, 2 * a - 1, generator=batch.generator).sort(dim=1).values[:, a - 1 : a].to(source)
         mixed = share * source[:n] + (1 - share) * target[:n]
-        return mixed_rejection_loss(self.one_vs_all_logits(mixed), batch.source_labels[:n])
+        return mixup_rejection_loss(self.one_vs_all_logits(mixed), batch.source_labels[:n])
 
     def invariance_loss(self, target: Tensor, target_ids: Tensor) -> Tensor:
         """Return the neighbour loss of a batch over the memory, a scalar; features: (n, d), ids: (n,)."""
@@ -171,12 +111,12 @@ class MLNet(HeadMethod):
             for block in torch.nonzero(neighbours.any(dim=0)).flatten().split(_BLOCK):
                 theirs = neighbour_sets(rows[block] @ rows.t(), ids[block][:, None] == ids, ratio)
                 weights[:, block] = jaccard(neighbours, theirs)
-        return neighbour_loss(cosines, is_self, neighbours, weights, self.options.scale)
+        return neighbourhood_invariance_loss(cosines, is_self, neighbours, weights, self.options.scale)
 
     def score(self, features: Tensor) -> Tensor:
         """Return the one-vs-all probability of the predicted class per sample, (n,); features: (n, d)."""
         nearest = self.classifier(features).argmax(dim=1, keepdim=True)
-        return claims(self.one_vs_all_logits(features).double()).gather(1, nearest).squeeze(1)
+        return one_vs_all_probabilities(self.one_vs_all_logits(features).double()).gather(1, nearest).squeeze(1)
 
     def one_vs_all_logits(self, features: Tensor) -> Tensor:
         """Return the logits of the one-vs-all classifiers, (n, 2, c), of features (n, d)."""

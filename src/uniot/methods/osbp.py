@@ -13,32 +13,15 @@ from torch import Tensor, nn
 
 from uniot.config import Settings
 from uniot.errors import SettingsError
+from uniot.losses import reversed_gradient, unknown_boundary_loss
 from uniot.methods.base import Batch, Losses, MethodInfo, MethodOptions
 from uniot.methods.decision import Decision
 from uniot.methods.head import HeadMethod
-from uniot.nn.losses import reversed_gradient
-from uniot.nn.networks import dropped
-
-
-def unknown_boundary_loss(logits: Tensor, boundary: float = 0.5) -> Tensor:
-    """Compute the mean of -t log p(unknown) - (1 - t) log(1 - p(unknown)), smallest if p(unknown) = t for every sample.
-
-    Args:
-        logits: (n, c + 1), unknown last.
-        boundary: t.
-
-    Returns:
-        The loss, a scalar.
-
-    Paper: Saito et al., ECCV 2018, section 3.
-    """
-    log_p = logits.log_softmax(dim=1)
-    log_unknown, log_known = log_p[:, -1], log_p[:, :-1].logsumexp(dim=1)
-    return -(boundary * log_unknown + (1 - boundary) * log_known).mean()
+from uniot.methods.networks import dropped
 
 
 class OSBPOptions(MethodOptions):
-    """Hold the hyper-parameters of OSBP, with the published values as defaults."""
+    """Hyper-parameters of OSBP, with the published values as defaults."""
 
     boundary: float = Field(
         0.5, gt=0, lt=1, description="t, the probability of unknown that the classifier gives the target."

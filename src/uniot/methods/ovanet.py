@@ -12,63 +12,13 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from uniot.config import Settings
+from uniot.losses import Prototypes, one_vs_all_entropy, one_vs_all_loss, one_vs_all_probabilities
 from uniot.methods.base import Batch, Losses, MethodInfo, MethodOptions
 from uniot.methods.head import HeadMethod
-from uniot.nn.networks import Prototypes
-
-
-def one_vs_all_loss(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """Compute the loss of the positive and of the hardest negative binary classifier per sample.
-
-    With p_k the probability of classifier k that a sample of class y is of class k, the first loss is mean(-log p_y),
-    the second mean(max over k ≠ y of -log(1 - p_k)).
-
-    Args:
-        logits: per classifier "not of this class", then "of this class", (n, 2, c).
-        labels: class per sample, (n,).
-
-    Returns:
-        Positive and negative loss, scalars.
-
-    Paper: Saito and Saenko, OVANet, ICCV 2021, hard negative classifier sampling.
-    """
-    evidence = _evidence(logits)
-    of_class = F.one_hot(labels, evidence.shape[1]).bool()
-    claimed = F.softplus(-evidence)[of_class].mean()
-    # Losses are not negative, so a zero for the sample's own class never exceeds the maximum of the others.
-    refused = F.softplus(evidence).masked_fill(of_class, 0).amax(dim=1).mean()
-    return claimed, refused
-
-
-def one_vs_all_entropy(logits: Tensor) -> Tensor:
-    """Compute the mean over samples and classifiers of the binary entropy.
-
-    Args:
-        logits: (n, 2, c).
-
-    Returns:
-        The mean entropy, a scalar.
-
-    Paper: Saito and Saenko, OVANet, ICCV 2021, open-set entropy minimisation. As in the authors' code it is a mean over
-    the classes and not their sum.
-    """
-    evidence = _evidence(logits)
-    p = evidence.sigmoid()
-    return (p * F.softplus(-evidence) + (1 - p) * F.softplus(evidence)).mean()
-
-
-def claims(logits: Tensor) -> Tensor:
-    """Return the probability of each class by its binary classifier, (n, c), from logits (n, 2, c)."""
-    return _evidence(logits).sigmoid()
-
-
-def _evidence(logits: Tensor) -> Tensor:
-    """Return the difference of the two logits, (n, c), whose sigmoid is their softmax."""
-    return logits[:, 1] - logits[:, 0]
 
 
 class OVANetOptions(MethodOptions):
-    """Hold the hyper-parameters of OVANet, with the published values as defaults."""
+    """Hyper-parameters of OVANet, with the published values as defaults."""
 
     one_vs_all_weight: float = Field(
         0.5, ge=0, le=1e3, description="Weight of the one-vs-all loss of the source, which is the sum of its two means."
@@ -134,7 +84,7 @@ class OVANet(HeadMethod):
             features: (n, d).
         """
         nearest = self.classifier(features).argmax(dim=1, keepdim=True)
-        return claims(self.one_vs_all_logits(features).double()).gather(1, nearest).squeeze(1)
+        return one_vs_all_probabilities(self.one_vs_all_logits(features).double()).gather(1, nearest).squeeze(1)
 
     def one_vs_all_logits(self, features: Tensor) -> Tensor:
         """Return the logits of the one-vs-all classifiers, (n, 2, c), of features (n, d)."""

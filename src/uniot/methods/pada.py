@@ -12,17 +12,17 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from uniot.config import Settings
+from uniot.losses import domain_loss, reversal_strength, reversed_gradient
 from uniot.methods.base import Batch, Losses, MethodInfo, MethodOptions
 from uniot.methods.head import HeadMethod
-from uniot.nn.losses import domain_loss, reversal_strength, reversed_gradient
-from uniot.nn.networks import DomainDiscriminator
+from uniot.methods.networks import DomainDiscriminator
 
 # A batch of classes with zero weight would give 0 / 0 in the weighted cross-entropy.
 _SMALLEST_WEIGHT = 1e-6
 
 
 class PADAOptions(MethodOptions):
-    """Hold the hyper-parameters of PADA."""
+    """Hyper-parameters of PADA."""
 
     adversarial_weight: float = Field(1.0, ge=0, le=1e3, description="Weight of the domain loss.")
     discriminator_size: int = Field(1024, ge=1, le=100_000, description="Width of the discriminator's hidden layers.")

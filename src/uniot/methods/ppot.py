@@ -14,9 +14,9 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from uniot.config import Settings
+from uniot.losses import weighted_entropy
 from uniot.methods.base import Batch, Losses, MethodInfo, MethodOptions
 from uniot.methods.head import NormalisedHeadMethod
-from uniot.nn.losses import entropy
 from uniot.transport.partial import partial_plan
 
 # A mass of zero cannot be transported. With this tolerance the plan is accurate to about one in a thousand.
@@ -27,11 +27,6 @@ def transport_loss(plan: Tensor, distances: Tensor) -> Tensor:
     """Return √⟨P, M⟩, a scalar, of a plan without gradient, (c, n), and squared distances, (c, n)."""
     # The root of zero has no finite gradient.
     return (plan.detach() * distances).sum().clamp_min(1e-12).sqrt()
-
-
-def weighted_entropy(logits: Tensor, weights: Tensor) -> Tensor:
-    """Return mean_i(w_i H(p_i)), a scalar, of logits (n, c) and weights (n,)."""
-    return (weights * entropy(logits)).mean()
 
 
 def sample_weights(plan: Tensor, distances: Tensor, farthest: float = 0.25) -> tuple[Tensor, Tensor]:
@@ -76,7 +71,7 @@ def moved_prototypes(prototypes: Tensor, features: Tensor, labels: Tensor, rate:
 
 
 class PPOTOptions(MethodOptions):
-    """Hold the hyper-parameters of PPOT, with the values of the authors' code as defaults."""
+    """Hyper-parameters of PPOT, with the values of the authors' code as defaults."""
 
     threshold: float = Field(0.75, gt=0, lt=1, description="A sample is unknown if its largest probability is below.")
     transport_weight: float = Field(5.0, ge=0, le=1e3, description="Weight of the transport loss.")
@@ -168,7 +163,8 @@ class PPOT(NormalisedHeadMethod):
         (_, alpha, beta), (c, n) = self.shares.tolist(), distances.shape
         rows, columns = torch.full((c,), alpha / beta / c), torch.full((n,), 1 / n)
         cost = distances / distances.max().clamp_min(1e-12)
-        return partial_plan(cost, rows, columns, alpha, self.options.epsilon, tolerance=_TOLERANCE).mass
+        plan = partial_plan(-cost.double(), rows, columns, alpha, self.options.epsilon, tolerance=_TOLERANCE)
+        return plan.matrix.to(distances)
 
     @torch.no_grad()
     def update_classes(self, plan: Tensor) -> None:

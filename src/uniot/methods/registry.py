@@ -1,18 +1,27 @@
-"""Registry of all methods by name. A new one needs a file with its `INFO`, and a line here."""
+"""Registry of all methods by name: those of this package, and those that installed packages add.
+
+A new method of this package needs a file with its `INFO`, and a line here. A method of another package needs an entry
+point of the group "uniot.methods" that loads to its `MethodInfo`.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, MutableMapping
 from difflib import get_close_matches
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any
+from warnings import warn
 
 from torch import nn
 
 from uniot.config import Settings
-from uniot.errors import SettingsError
+from uniot.errors import PackageWarning, SettingsError
 from uniot.methods import (
     ati,
     calibrated,
+    clip_distill,
     cmu,
+    color,
     dance,
     dann,
     dcc,
@@ -30,9 +39,11 @@ from uniot.methods import (
     ppot,
     rtn,
     source_only,
+    tasc,
     tnt,
     ts_pot,
     uan,
+    unijdot,
     uniot,
     uniot_learners,
     uniot_variants,
@@ -53,9 +64,71 @@ _OF_TRAINING = (
     "checkpoint_every",
 )
 
-METHODS: dict[str, MethodInfo] = {
-    info.name: info
-    for info in (
+_ENTRY_POINTS = "uniot.methods"
+
+
+class MethodRegistry(MutableMapping[str, MethodInfo]):
+    """Methods by name. Installed packages are searched for methods when a method is first looked up."""
+
+    def __init__(self, infos: Iterable[MethodInfo]) -> None:
+        self._infos = {info.name: info for info in infos}
+        self._packages: dict[str, str] = {}
+        self._has_searched = False
+
+    def __getitem__(self, name: str) -> MethodInfo:
+        return self._all()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._all())
+
+    def __len__(self) -> int:
+        return len(self._all())
+
+    def __setitem__(self, name: str, info: MethodInfo) -> None:
+        self._all()[name] = info
+
+    def __delitem__(self, name: str) -> None:
+        del self._all()[name]
+
+    def package_of(self, name: str) -> str | None:
+        """Return the installed package that a method comes from; None for a method of uniot or of `register`."""
+        self._all()
+        return self._packages.get(name)
+
+    def _all(self) -> dict[str, MethodInfo]:
+        if not self._has_searched:
+            # Set before the search: a package may look up a method while it is imported.
+            self._has_searched = True
+            for entry in sorted(entry_points(group=_ENTRY_POINTS), key=lambda entry: entry.name):
+                self._add(entry)
+        return self._infos
+
+    def _add(self, entry: EntryPoint) -> None:
+        """Add the method of an entry point; warn if there is none, so that one package cannot break the others."""
+        package = "an unknown package" if entry.dist is None else f"the package {entry.dist.name}"
+        try:
+            info = entry.load()
+        except Exception as error:  # the import of a package may fail in any way
+            problem, cure = f"cannot be imported ({type(error).__name__}: {error})", "Update or uninstall the package."
+        else:
+            if not isinstance(info, MethodInfo):
+                problem, cure = f"loads to {info!r:.60}, expected a MethodInfo", "Its authors have to correct it."
+            elif info.name != entry.name:
+                problem = f"calls itself {info.name!r}"
+                cure = "Its authors have to give the entry point and the MethodInfo the same name."
+            elif info.name in self._infos:
+                other = self._packages.get(info.name, "uniot")
+                problem, cure = f"has a name that a method of {other} has already", "Its authors have to rename it."
+            else:
+                self._infos[info.name] = info
+                if entry.dist is not None:
+                    self._packages[info.name] = entry.dist.name
+                return
+        warn(f"the method {entry.name!r} of {package} is left out: it {problem}. {cure}", PackageWarning, stacklevel=2)
+
+
+METHODS = MethodRegistry(
+    (
         uniot.INFO,
         unincm.INFO,
         *unincm.INFOS,
@@ -63,6 +136,8 @@ METHODS: dict[str, MethodInfo] = {
         *uniot_learners.INFOS,
         source_only.INFO,
         calibrated.INFO,
+        clip_distill.INFO,
+        clip_distill.ZERO_SHOT,
         dann.INFO,
         rtn.INFO,
         iwan.INFO,
@@ -79,43 +154,53 @@ METHODS: dict[str, MethodInfo] = {
         deepjdot.INFO,
         jumbot.INFO,
         ts_pot.INFO,
+        unijdot.INFO,
         mlnet.INFO,
         ppot.INFO,
         glc.INFO,
         glc_plus.INFO,
         lead.INFO,
+        color.INFO,
+        tasc.INFO,
     )
-}
+)
 
 
 def register(info: MethodInfo) -> None:
-    """Register a method by its name for this process.
+    """Register a method by its name, for this process only.
 
     Raises:
         SettingsError: another method has this name.
     """
-    if info.name in METHODS and METHODS[info.name] is not info:
+    if METHODS.get(info.name, info) is not info:
         raise SettingsError(f"there is a method called {info.name!r} already. Choose another name.")
     METHODS[info.name] = info
 
 
-def method_info(name: str) -> MethodInfo:
+def method_info(name: str, package: str | None = None) -> MethodInfo:
     """Return the registry entry of a method.
 
+    Args:
+        name: of the method.
+        package: that the method came from when a run was made; None for a method of uniot.
+
     Raises:
-        SettingsError: there is no such method; the message names similar ones.
+        SettingsError: there is no such method; the message names its package, or similar methods.
     """
-    if name.startswith("uniot-universal"):
-        raise SettingsError(f"{name!r} is now called {name.replace('uniot-universal', 'unincm')!r}. Give the new name.")
-    if name not in METHODS:
-        alike = get_close_matches(name, METHODS, n=1)
-        meant = f" Did you mean {alike[0]!r}?" if alike else ""
-        known = [other for other, info in METHODS.items() if info.variant_of is None]
+    if name in METHODS:
+        return METHODS[name]
+    if package is not None:
         raise SettingsError(
-            f"there is no method called {name!r}.{meant} Known are {', '.join(known)}, and variants of these: see "
-            "`uniot methods --all`."
+            f"there is no method called {name!r}: it comes from the package {package}, which is not installed here. "
+            f"Run `pip install {package}`."
         )
-    return METHODS[name]
+    alike = get_close_matches(name, METHODS, n=1)
+    meant = f" Did you mean {alike[0]!r}?" if alike else ""
+    known = [other for other, info in METHODS.items() if info.variant_of is None]
+    raise SettingsError(
+        f"there is no method called {name!r}.{meant} Choose one of {', '.join(known)}, or a variant of these: see "
+        "`uniot methods --all`."
+    )
 
 
 def check_method(settings: Settings) -> None:

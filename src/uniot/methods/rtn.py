@@ -12,16 +12,16 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from uniot.config import Settings
+from uniot.losses import entropy, fused_distances, maximum_mean_discrepancy, reversal_strength
 from uniot.methods.base import Batch, Losses, MethodInfo, MethodOptions
 from uniot.methods.head import HeadMethod
-from uniot.nn.losses import entropy, fused_distances, mean_discrepancy, reversal_strength
 
 # Small initial weights of the residual make both classifiers nearly equal at the start.
 _RESIDUAL_SCALE = 0.01
 
 
 class RTNOptions(MethodOptions):
-    """Hold the hyper-parameters of RTN."""
+    """Hyper-parameters of RTN."""
 
     discrepancy_weight: float = Field(1.0, ge=0, le=1e3, description="Weight of the discrepancy between the domains.")
     entropy_weight: float = Field(0.1, ge=0, le=1e3, description="Weight of the entropy of target predictions.")
@@ -84,7 +84,7 @@ class RTN(HeadMethod):
             n_source: number of source rows.
         """
         distances = fused_distances(features, logits)
-        return mean_discrepancy(distances, n_source, self.options.n_kernels, self.options.kernel_factor)
+        return maximum_mean_discrepancy(distances, n_source, self.options.n_kernels, self.options.kernel_factor)
 
 
 def _small_layer(size: int) -> nn.Linear:

@@ -18,11 +18,11 @@ from torch import Tensor, nn
 
 from uniot.config import Settings
 from uniot.errors import SettingsError
+from uniot.losses import SampleBank
 from uniot.methods.base import Batch, Losses, Method, MethodOptions, unchanged
 from uniot.methods.head import NormalisedHeadMethod
+from uniot.methods.networks import WeightNormLinear
 from uniot.methods.pseudo_labels import estimate_clusters, soft_labels
-from uniot.nn.memory import SampleBank
-from uniot.nn.networks import WeightNormLinear
 
 _NETWORKS = ("backbone.", "bottleneck.", "norm.", "classifier.")
 
@@ -44,7 +44,7 @@ def stage_rate(step: int, first: int, last: int, steps: int) -> float:
 
 @dataclass(frozen=True)
 class TargetBatch:
-    """Hold a target batch with what is stored about it; only `features` and `logits` carry gradients.
+    """A target batch with what is stored about it; only `features` and `logits` carry gradients.
 
     Attributes:
         features: normalised with the statistics of the batch, (n, d).
@@ -62,7 +62,7 @@ class TargetBatch:
 
 
 class SourceFreeOptions(MethodOptions):
-    """Hold the hyper-parameters that the source-free methods share, with the values published for Office-31."""
+    """Hyper-parameters that the source-free methods share, with the values published for Office-31."""
 
     source_share: float = Field(
         0.5, gt=0, le=1, description="Fraction of the steps that train the source model; the others adapt it."

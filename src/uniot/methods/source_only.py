@@ -11,7 +11,7 @@ from uniot.methods.head import HeadMethod
 
 
 class SourceOnlyOptions(MethodOptions):
-    """Hold the options of the baseline."""
+    """Hyper-parameters of the baseline."""
 
     says_unknown: bool = Field(True, description="Whether a sample may be unknown; otherwise each gets a class.")
 

@@ -8,144 +8,30 @@ References:
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
-
 import torch
 import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
 
 from uniot.config import Settings
+from uniot.losses import (
+    IndexedFeatures,
+    SampleBank,
+    evidence,
+    evidential_loss,
+    evidential_uncertainty,
+    mutual_neighbours,
+    neighbour_contrastive_loss,
+    reversal_strength,
+    reversed_gradient,
+    uncertainty_boundary_loss,
+)
 from uniot.methods.base import Batch, Losses, MethodInfo, MethodOptions
 from uniot.methods.head import HeadMethod
-from uniot.nn.losses import reversal_strength, reversed_gradient
-from uniot.nn.memory import SampleBank
-
-# Larger evidence changes no decision, and its exponential would overflow.
-_LARGEST_LOGIT = 10.0
-
-
-def evidence(logits: Tensor) -> Tensor:
-    """Return the evidence exp(logit) for each class, (n, c), independent of the other classes; logits: (n, c)."""
-    return logits.clamp(-_LARGEST_LOGIT, _LARGEST_LOGIT).exp()
-
-
-def uncertainty(evidences: Tensor) -> Tensor:
-    """Return u = C / Σ_c (e_c + 1) per sample, (n,), one if there is no evidence; evidences: (n, c).
-
-    Paper: Sensoy et al., NeurIPS 2018, section 3.
-    """
-    n_classes = evidences.shape[1]
-    return n_classes / (evidences.sum(dim=1) + n_classes)
-
-
-def evidential_loss(evidences: Tensor, labels: Tensor, prior_weight: float) -> Tensor:
-    """Compute the expected cross-entropy under the evidence's Dirichlet distribution, plus a penalty on wrong evidence.
-
-    With α = e + 1, S = Σ_c α_c and ψ the digamma function, the mean over samples of
-
-        ψ(S) - ψ(α_y) + w KL(Dir(α') || Dir(1)),   α' = α but for α'_y = 1.
-
-    Args:
-        evidences: (n, c).
-        labels: (n,).
-        prior_weight: w.
-
-    Returns:
-        The loss, a scalar.
-
-    Paper: Sensoy et al., NeurIPS 2018, sections 4 and 5.
-    """
-    alpha = evidences + 1
-    own = F.one_hot(labels, alpha.shape[1]).bool()
-    expected = torch.digamma(alpha.sum(dim=1)) - torch.digamma(alpha[own])
-    return (expected + prior_weight * _divergence_from_flat(alpha.masked_fill(own, 1))).mean()
-
-
-def uncertainty_boundary_loss(uncertainties: Tensor, boundaries: Tensor) -> Tensor:
-    """Return the mean of |u - δ|, a scalar: the distance of the uncertainties to their thresholds.
-
-    It is bounded, so features that maximise it gain nothing from extreme evidence in either direction.
-
-    Args:
-        uncertainties: u, (n,), between 0 and 1.
-        boundaries: thresholds δ, (n,), used without gradient.
-    """
-    return (uncertainties - boundaries.detach()).abs().mean()
-
-
-def _divergence_from_flat(alpha: Tensor) -> Tensor:
-    """Return KL(Dir(α) || Dir(1)) per row, (n,)."""
-    total = alpha.sum(dim=1)
-    spread = (alpha - 1) * (torch.digamma(alpha) - torch.digamma(total)[:, None])
-    return torch.lgamma(total) - math.lgamma(alpha.shape[1]) - torch.lgamma(alpha).sum(dim=1) + spread.sum(dim=1)
-
-
-@dataclass(frozen=True)
-class Rows:
-    """Hold features of samples of one domain.
-
-    Attributes:
-        features: unit rows, (n, d).
-        ids: sample id per row, (n,), unique over both domains.
-    """
-
-    features: Tensor
-    ids: Tensor
-
-
-@torch.no_grad()
-def mutual_neighbours(anchors: Rows, own: Rows, other: Rows, n_neighbours: int) -> Tensor:
-    """Find the mutual nearest neighbours of anchors in a domain.
-
-    Row j of `other` is a neighbour of anchor i if it is among the `n_neighbours` most similar to i in `other`, and
-    fewer than `n_neighbours` other samples of `own` are more similar to j than i is. A sample is never its own
-    neighbour.
-
-    Args:
-        anchors: n rows.
-        own: rows of the anchors' domain.
-        other: m rows of the domain that is searched, which may be the same.
-        n_neighbours: largest rank of a neighbour, in both directions.
-
-    Returns:
-        Whether each row is a mutual neighbour of each anchor, (n, m).
-    """
-    similarity = anchors.features @ other.features.t()
-    similarity.masked_fill_(anchors.ids[:, None] == other.ids, -torch.inf)
-    best, chosen = similarity.topk(min(n_neighbours, similarity.shape[1]), dim=1)
-    rivals = other.features[chosen.flatten()] @ own.features.t()
-    # Only other samples compete with the anchor: neither the anchor itself nor the chosen one.
-    rivals.masked_fill_(other.ids[chosen.flatten()][:, None] == own.ids, -torch.inf)
-    rivals.masked_fill_(anchors.ids.repeat_interleave(chosen.shape[1])[:, None] == own.ids, -torch.inf)
-    nearer = (rivals > best.flatten()[:, None]).sum(dim=1).view_as(chosen)
-    is_mutual = (nearer < n_neighbours) & best.isfinite()
-    return torch.zeros_like(similarity, dtype=torch.bool).scatter_(1, chosen, is_mutual)
-
-
-def neighbour_contrast(logits: Tensor, positives: Tensor, hidden: Tensor) -> Tensor:
-    """Compute the mean of -log p over the positives of each row, then over the rows that have any; zero if none has.
-
-    Args:
-        logits: similarities divided by a temperature, (n, m); p is their softmax.
-        positives: mask of the positives, (n, m), none of them hidden.
-        hidden: mask of entries excluded from the softmax, (n, m).
-
-    Returns:
-        The loss, a scalar.
-    """
-    counts = positives.sum(dim=1)
-    # A batch may have no neighbours at all; a mean over nothing would be NaN.
-    if not bool(counts.any()):
-        return logits.sum() * 0
-    log_p = logits.masked_fill(hidden, -torch.inf).log_softmax(dim=1)
-    of_rows = -log_p.masked_fill(~positives, 0).sum(dim=1) / counts.clamp_min(1)
-    return of_rows[counts > 0].mean()
 
 
 class TNTOptions(MethodOptions):
-    """Hold the hyper-parameters of our reconstruction; the paper's values are not public."""
+    """Hyper-parameters of our reconstruction; the paper's values are not public."""
 
     n_neighbours: int = Field(1, ge=1, le=1000, description="How far down each other's list mutual neighbours are.")
     temperature: float = Field(0.1, ge=1e-3, le=100, description="τ; cosines of neighbours are divided by it.")
@@ -216,7 +102,9 @@ class TNT(HeadMethod):
         contrast = self.contrast(source, target, batch)
         strength = reversal_strength(batch.step, self.steps)
         target_evidence = evidence(self.classifier(reversed_gradient(target, strength)))
-        boundary = uncertainty_boundary_loss(uncertainty(target_evidence), self.thresholds_of(target_evidence))
+        boundary = uncertainty_boundary_loss(
+            evidential_uncertainty(target_evidence), self.thresholds_of(target_evidence)
+        )
         total = classification + self.options.contrast_weight * contrast + self.options.boundary_weight * boundary
         return Losses(total, {"source": classification, "contrast": contrast, "boundary": boundary})
 
@@ -243,11 +131,11 @@ class TNT(HeadMethod):
         self.target_bank.put(target.detach(), batch.target_ids, seems_known.long())
         places = self.source_bank.filled(), self.target_bank.filled()
         # Negative ids of the source cannot equal those of the target.
-        sources = Rows(self.source_bank.rows[places[0]], -1 - self.source_bank.ids[places[0]])
-        targets = Rows(self.target_bank.rows[places[1]], self.target_bank.ids[places[1]])
+        sources = IndexedFeatures(self.source_bank.rows[places[0]], -1 - self.source_bank.ids[places[0]])
+        targets = IndexedFeatures(self.target_bank.rows[places[1]], self.target_bank.ids[places[1]])
         seemed_known = self.target_bank.labels[places[1]] == 1
-        of_source = self._contrast(Rows(source, -1 - numbers), sources, targets, seemed_known)
-        of_target = self._contrast(Rows(target, batch.target_ids), targets, sources, seems_known[:, None])
+        of_source = self._contrast(IndexedFeatures(source, -1 - numbers), sources, targets, seemed_known)
+        of_target = self._contrast(IndexedFeatures(target, batch.target_ids), targets, sources, seems_known[:, None])
         return (of_source + of_target) / 2
 
     def thresholds_of(self, evidences: Tensor) -> Tensor:
@@ -257,7 +145,7 @@ class TNT(HeadMethod):
     def score(self, features: Tensor) -> Tensor:
         """Return δ (1 - u) / (δ (1 - u) + u (1 - δ)) per sample, (n,): below one half iff u exceeds δ."""
         evidences = evidence(self.classifier(features))
-        u, threshold = uncertainty(evidences), self.thresholds_of(evidences)
+        u, threshold = evidential_uncertainty(evidences), self.thresholds_of(evidences)
         confident, uncertain = threshold * (1 - u), u * (1 - threshold)
         return confident / (confident + uncertain)
 
@@ -266,17 +154,19 @@ class TNT(HeadMethod):
         self.source_bank.clear()
         self.target_bank.clear()
 
-    def _contrast(self, anchors: Rows, own: Rows, other: Rows, counts: Tensor) -> Tensor:
+    def _contrast(
+        self, anchors: IndexedFeatures, own: IndexedFeatures, other: IndexedFeatures, counts: Tensor
+    ) -> Tensor:
         neighbours = mutual_neighbours(anchors, own, other, self.options.n_neighbours) & counts
         logits = anchors.features @ torch.cat([other.features, own.features]).t() / self.options.temperature
         hidden = anchors.ids[:, None] == torch.cat([other.ids, own.ids])
-        return neighbour_contrast(logits, F.pad(neighbours, (0, len(own.ids))), hidden)
+        return neighbour_contrastive_loss(logits, F.pad(neighbours, (0, len(own.ids))), hidden)
 
     @torch.no_grad()
     def _learn_thresholds(self, evidences: Tensor, labels: Tensor) -> None:
         others = evidences.masked_fill(F.one_hot(labels, self.n_classes).bool(), 0)
-        self._average(self.inside, uncertainty(evidences), labels)
-        self._average(self.outside, uncertainty(others), others.argmax(dim=1))
+        self._average(self.inside, evidential_uncertainty(evidences), labels)
+        self._average(self.outside, evidential_uncertainty(others), others.argmax(dim=1))
 
     def _average(self, means: Tensor, values: Tensor, classes: Tensor) -> None:
         """Update the moving averages of the classes that have values in this batch."""

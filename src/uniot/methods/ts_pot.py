@@ -14,17 +14,17 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from uniot.config import Settings
+from uniot.losses import FeatureQueue
 from uniot.methods.base import Batch, FinalFeatures, Losses, MethodInfo
 from uniot.methods.deepjdot import DeepJDOT, JointTransportOptions, exact_plan, pot
-from uniot.nn.memory import FeatureQueue
 from uniot.transport.rows import check_finite
 
 # As in the authors' code: more dummy points keep the solver stable on larger problems.
 _ROWS_PER_DUMMY = 100
 
 
-def partial_plan(cost: Tensor, mass: float) -> Tensor:
-    """Solve partial optimal transport between two batches, each with uniform masses.
+def exact_partial_plan(cost: Tensor, mass: float) -> Tensor:
+    """Solve partial optimal transport between two batches, each with uniform masses, without entropy.
 
     Minimise ⟨π, M⟩ such that π 1 ≤ 1/b, πᵀ 1 ≤ 1/b' and the total of π is `mass`: the pairs that cost most are left
     out.
@@ -53,7 +53,7 @@ def partial_plan(cost: Tensor, mass: float) -> Tensor:
 
 
 class TSPOTOptions(JointTransportOptions):
-    """Hold the hyper-parameters of TS-POT."""
+    """Hyper-parameters of TS-POT."""
 
     mass: float = Field(0.5, gt=0, le=1, description="s, fraction of the mass of a batch that is transported.")
     n_batches: int = Field(
@@ -92,7 +92,7 @@ class TSPOT(DeepJDOT):
 
     def plan(self, cost: Tensor) -> Tensor:
         """Return the partial plan, (b, b')."""
-        return partial_plan(cost, self.options.mass)
+        return exact_partial_plan(cost, self.options.mass)
 
     def step(self, batch: Batch) -> Losses:
         """Return the losses of one step.

@@ -12,14 +12,14 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from uniot.config import Settings
+from uniot.losses import domain_loss, normalised_entropy, reversal_strength, reversed_gradient
 from uniot.methods.base import Batch, Losses, MethodInfo, MethodOptions
 from uniot.methods.head import HeadMethod
-from uniot.nn.losses import domain_loss, normalised_entropy, reversal_strength, reversed_gradient
-from uniot.nn.networks import DomainDiscriminator
+from uniot.methods.networks import DomainDiscriminator
 
 
 class UANOptions(MethodOptions):
-    """Hold the hyper-parameters of UAN, with the published values as defaults."""
+    """Hyper-parameters of UAN, with the published values as defaults."""
 
     threshold: float = Field(-0.5, gt=-1, lt=1, description="w₀; a sample is unknown where its weight is below.")
     source_temperature: float = Field(

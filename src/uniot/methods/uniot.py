@@ -1,5 +1,7 @@
 """UniOT: common-class detection by unbalanced transport, private-class discovery by balanced transport.
 
+The losses are `uniot.losses.UniOTLoss`; here they meet the network, the training and the final rule.
+
 References:
     Chang et al., Unified Optimal Transport Framework for Universal Domain Adaptation, NeurIPS 2022, arXiv:2210.17067.
 """
@@ -11,76 +13,74 @@ from functools import partial
 
 import torch
 import torch.nn.functional as F
+from pydantic import Field
 from torch import Tensor, nn
 
 from uniot.config import Settings
 from uniot.errors import SettingsError
-from uniot.methods.base import Batch, FinalFeatures, Losses, Method, MethodInfo, unchanged
+from uniot.losses import UniOTLoss, UniOTLosses, UniOTRule
+from uniot.methods.base import Batch, FinalFeatures, Losses, Method, MethodInfo, MethodOptions, unchanged
 from uniot.methods.decision import Decision
 from uniot.methods.fitted import FittedState, potential_tensors, read_potential
-from uniot.methods.uniot_options import UniOTOptions
-from uniot.nn.memory import FeatureQueue, nearest_neighbours
-from uniot.nn.networks import ProjectionHead, Prototypes
-from uniot.transport.filling import filled_potential
-from uniot.transport.plan import UnbalancedPotential, balanced_plan
-from uniot.transport.rows import Shards
+from uniot.methods.networks import ProjectionHead
+
+# Largest number of target samples for which a number of cluster prototypes is used.
+_CLUSTERS = ((3500, 50), (10_000, 150), (100_000, 500))
 
 
-def common_class_loss(logits: Tensor, classes: Tensor, detected: Tensor) -> Tensor:
-    """Return the cross-entropy of the detected rows; zero if none is detected.
+class UniOTOptions(MethodOptions):
+    """Hyper-parameters of UniOT, with the paper's values as defaults."""
 
-    Args:
-        logits: (n, c), similarities divided by the temperature.
-        classes: (n,), class that each row was transported to.
-        detected: (n,), bool.
+    n_clusters: int | None = Field(
+        None, ge=1, le=100_000, description="Number K of cluster prototypes; None derives it from the target's size."
+    )
+    hidden_size: int = Field(2048, ge=1, le=1_000_000, description="Width of the projection's hidden layer.")
+    temperature: float = Field(0.1, ge=1e-3, le=100, description="τ; cosines are divided by it.")
+    adaptation_weight: float = Field(0.1, ge=0, le=1e3, description="λ, weight of both target losses.")
+    similarity_threshold: float = Field(
+        0.7,
+        ge=-1,
+        le=1,
+        description="γ, approximate threshold between positive and negative rows in adaptive filling.",
+    )
+    class_mass_momentum: float = Field(0.7, ge=0, le=1, description="μ, memory of the class mass β.")
+    epsilon: float = Field(0.01, ge=1e-3, le=10, description="ε, entropy of the unbalanced transport.")
+    marginal_penalty: float = Field(0.5, ge=0.05, le=1e3, description="κ, penalty on its marginals.")
+    balanced_epsilon: float = Field(0.05, ge=1e-3, le=10, description="ε of the balanced transport.")
+    balanced_iterations: int = Field(3, ge=1, le=10_000, description="Scaling steps of the balanced transport.")
+    detection_start: int = Field(
+        100, ge=0, le=10_000_000, description="Step after which common-class detection trains."
+    )
 
-    Paper: Eq. (8).
-    """
-    # A batch may hold no common class at all; a mean over nothing would be NaN.
-    return F.cross_entropy(logits[detected], classes[detected]) if bool(detected.any()) else logits.sum() * 0
+    def resolved(self, n_target: int) -> UniOTOptions:
+        """Return the same options with the number of clusters decided.
 
+        It follows the paper: 50 up to 3 k samples (Office), 150 for 4 k (Office-Home), 500 for tens of thousands
+        (VisDA), 1000 beyond; never more than a quarter of the samples.
+        """
+        clusters = next((k for limit, k in _CLUSTERS if n_target <= limit), 1000)
+        return self.model_copy(update={"n_clusters": self.n_clusters or min(clusters, max(2, n_target // 4))})
 
-def code_loss(logits: Tensor, codes: Tensor) -> Tensor:
-    """Predict each sample's own cluster code. Paper: Eq. (11), (12)."""
-    return F.cross_entropy(logits, codes)
-
-
-def swapped_code_loss(logits: Tensor, neighbour_logits: Tensor, codes: Tensor, neighbour_codes: Tensor) -> Tensor:
-    """Predict each sample's neighbour's cluster code, and the neighbour the sample's. Paper: Eq. (13)."""
-    return (F.cross_entropy(logits, neighbour_codes) + F.cross_entropy(neighbour_logits, codes)) / 2
-
-
-def private_class_loss(logits: Tensor, neighbour_logits: Tensor, codes: Tensor, neighbour_codes: Tensor) -> Tensor:
-    """Return the mean of the global and the local loss; codes carry no gradient.
-
-    Args:
-        logits: (n, k), cosines of the anchors to the cluster prototypes divided by the temperature.
-        neighbour_logits: (n, k), the same of their neighbours.
-        codes: (n, k), rows that sum to one.
-        neighbour_codes: (n, k).
-
-    Paper: Eq. (14).
-    """
-    codes, neighbour_codes = codes.detach(), neighbour_codes.detach()
-    local = swapped_code_loss(logits, neighbour_logits, codes, neighbour_codes)
-    return (code_loss(logits, codes) + local) / 2
-
-
-# The final rule decides thousands of samples at once, some of them close to the threshold.
-_RULE_TOLERANCE = 1e-9
+    def step_warnings(self, steps: int) -> tuple[str, ...]:
+        """Return a warning if common-class detection would never train."""
+        first = self.detection_start + 2  # steps are counted from zero, and detection trains after that step
+        if steps >= first:
+            return ()
+        return (
+            f"common-class detection trains from step {first} on (detection_start = {self.detection_start}), and "
+            f"this run ends with step {steps}, so it never does. Give more steps.",
+        )
 
 
 class UniOTMethod(Method):
     """The networks and the state of UniOT, and the losses of one step.
 
     Attributes:
-        class_mass: β, moving average of the mass that each source class receives, (n_classes,).
-        potential: class potential of the last step, from which the next one starts, (n_classes,).
+        projection: maps embeddings to unit features.
+        loss: the losses, with the prototypes of classes and clusters, the queue and the class mass β.
         solved: transport of the whole target, which decides.
     """
 
-    class_mass: Tensor
-    potential: Tensor
     has_transport = True
 
     def __init__(
@@ -106,11 +106,21 @@ class UniOTMethod(Method):
         self.settings, self.options = settings, options
         self.backbone = backbone or nn.Identity()
         self.projection = ProjectionHead(in_features, options.hidden_size, settings.feature_size)
-        self.classes = Prototypes(n_classes, settings.feature_size)
-        self.clusters = Prototypes(options.n_clusters, settings.feature_size)
-        self.queue = FeatureQueue(settings.queue_size, settings.feature_size)
-        self.register_buffer("class_mass", torch.full((n_classes,), 1 / n_classes, dtype=torch.float64))
-        self.register_buffer("potential", torch.zeros(n_classes, dtype=torch.float64))
+        self.loss = UniOTLoss(
+            n_classes,
+            options.n_clusters,
+            settings.feature_size,
+            settings.queue_size,
+            temperature=options.temperature,
+            adaptation_weight=options.adaptation_weight,
+            class_mass_momentum=options.class_mass_momentum,
+            similarity_threshold=options.similarity_threshold,
+            epsilon=options.epsilon,
+            marginal_penalty=options.marginal_penalty,
+            balanced_epsilon=options.balanced_epsilon,
+            balanced_iterations=options.balanced_iterations,
+            detection_start=options.detection_start,
+        )
         self.solved = FittedState(potential_tensors, partial(read_potential, n_classes=n_classes))
 
     def features(self, inputs: Tensor) -> Tensor:
@@ -121,83 +131,53 @@ class UniOTMethod(Method):
     @torch.no_grad()
     def prepare(self, target: Tensor, target_ids: Tensor, gather: Callable[[Tensor], Tensor] = unchanged) -> None:
         """Fill the queue before the first step, as the authors' code does."""
-        self.queue.push(gather(self.features(target)), target_ids)
+        self.loss.queue.push(gather(self.features(target)), target_ids)
 
     def is_prepared(self) -> bool:
         """Whether the queue is full."""
-        return bool((self.queue.ids >= 0).all())
+        return self.loss.queue.n_stored == len(self.loss.queue)
 
     def step(self, batch: Batch) -> Losses:
         """Return the losses of source, common-class detection and private-class discovery. Paper: Eq. (15)."""
         embeddings = torch.cat([self.backbone(batch.source), self.backbone(batch.target)])
         own = self.projection(embeddings).float().split([len(batch.source), len(batch.target)])
         source, target = (batch.gather(features) for features in own)
-        tau = self.options.temperature
-        classification = F.cross_entropy(self.classes(source) / tau, batch.source_labels)
-        private = self.private_class_loss(target, batch, embeddings[len(batch.source) :])
-        common, detected = self.common_class_loss(target, batch)
-        self.queue.push(target.detach(), batch.target_ids)
+        losses: UniOTLosses = self.loss(
+            source,
+            batch.source_labels,
+            target,
+            batch.target_ids,
+            step=batch.step,
+            generator=batch.generator,
+            private=self.private_class_loss(target, batch, embeddings[len(batch.source) :]),
+        )
+        detected = losses.detected
         return Losses(
-            total=classification + self.options.adaptation_weight * (common + private),
-            parts={"source": classification, "common": common, "private": private},
+            total=losses.total,
+            parts={"source": losses.classification, "common": losses.common, "private": losses.private},
             detected=detected,
             notes={"detected": float("nan") if detected is None else float((detected >= 0).float().mean())},
-            class_mass=self.class_mass,
+            class_mass=self.loss.common.class_mass,
         )
 
-    def common_class_loss(self, target: Tensor, batch: Batch) -> tuple[Tensor, Tensor | None]:
-        """Return the cross-entropy of rows detected as common, and their classes, -1 for none. Paper: Eq. (4)–(9)."""
-        # The authors' code waits until the class prototypes are informative.
-        if batch.step <= self.options.detection_start:
-            return target.new_zeros(()), None
-        cosines = self.classes(target)
-        rows = torch.cat([cosines.detach(), self.classes(self.queue.features).detach()])
-        in_batch = rows.new_ones(len(target))
-        # A sample of the queue, with replacement and as long as it, is a count on each of its rows.
-        drawn = torch.randint(len(self.queue), (len(self.queue),), generator=batch.generator)
-        from_queue = torch.bincount(drawn, minlength=len(self.queue)).to(rows)
-        potential = self.transport(rows, torch.cat([in_batch, from_queue]), batch.generator)
-        assignment = potential.assign(cosines.detach())
-        is_common = assignment.known & potential.common_classes().to(target.device)[assignment.nearest]
-        momentum = self.options.class_mass_momentum
-        self.class_mass.mul_(momentum).add_(potential.class_confidence.to(target.device), alpha=1 - momentum)
-        self.potential.copy_(potential.class_potential)
-        loss = common_class_loss(cosines / self.options.temperature, assignment.nearest, is_common)
-        return loss, torch.where(is_common, assignment.nearest, -1)
+    def private_class_loss(self, target: Tensor, batch: Batch, embeddings: Tensor) -> Tensor | None:
+        """Return a loss in place of L_PCD, a scalar, for a variant; None for L_PCD.
 
-    def private_class_loss(self, target: Tensor, batch: Batch, embeddings: Tensor) -> Tensor:
-        """Return the loss of anchors and neighbours against balanced cluster codes. Paper: Eq. (10)–(14).
-
-        `target` has the features of the whole batch, (b', feature_size); only variants use `embeddings`.
+        Args:
+            target: features of the whole target batch, (b', feature_size).
+            batch: has the sample ids and the random generator.
+            embeddings: of the target batch, before the projection, (b', in_features).
         """
-        logits, neighbour_logits, codes, neighbour_codes = self.coded_pairs(target, batch)
-        return private_class_loss(logits, neighbour_logits, codes, neighbour_codes)
-
-    def coded_pairs(self, target: Tensor, batch: Batch) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Return the logits of anchors and of their neighbours, (b', K) each, and the balanced codes of both."""
-        neighbours = nearest_neighbours(target, batch.target_ids, self.queue)
-        picked = torch.randint(len(self.queue), (len(self.clusters.weight),), generator=batch.generator)
-        cosines = self.clusters(torch.cat([target, neighbours]))
-        with torch.no_grad():
-            rows = torch.cat([cosines, self.clusters(self.queue.features[picked.to(target.device)])])
-            plan = balanced_plan(rows, self.options.balanced_epsilon, self.options.balanced_iterations)
-            codes, neighbour_codes = (plan * len(rows))[: len(cosines)].chunk(2)
-        logits, neighbour_logits = (cosines / self.options.temperature).chunk(2)
-        return logits, neighbour_logits, codes, neighbour_codes
+        return None
 
     @torch.no_grad()
     def after_step(self) -> None:
         """Normalise the prototypes to unit length."""
-        self.classes.renormalise()
-        self.clusters.renormalise()
+        self.loss.renormalise()
 
     def finalize(self, final: FinalFeatures) -> None:
-        """Solve the transport of the whole target.
-
-        Paper: the testing phase; the class is the row's largest entry, and there is no column test.
-        """
-        cosines = self._cosines(final.target)
-        self.solved.value = self.transport(cosines, None, final.generator, _RULE_TOLERANCE, final.shards)
+        """Solve the transport of the whole target. Paper: the testing phase."""
+        self.solved.value = self.loss.fit_rule(final.target, final.generator, shards=final.shards).potential
 
     def is_finalized(self) -> bool:
         """Whether the transport of the whole target is solved."""
@@ -205,9 +185,9 @@ class UniOTMethod(Method):
 
     def decide(self, features: Tensor) -> Decision:
         """Decide by the mass that the plan gives to each class, in units of a row's mean mass."""
-        solved, cosines = self.solved.get(), self._cosines(features)
-        odds = solved.log_mass(cosines).exp() * solved.n_rows
-        return Decision(odds, odds.max(dim=1).values >= 1 - solved.tolerance)
+        rule = UniOTRule(self.class_prototypes(), self.solved.get())
+        odds = rule.odds(features)
+        return Decision(odds, rule.is_known(odds))
 
     def warm_start(self, before: Method, old_classes: Sequence[int], class_features: Callable[[int], Tensor]) -> None:
         """Take over networks, clusters, and prototype and mass of the classes that the earlier run had.
@@ -222,69 +202,34 @@ class UniOTMethod(Method):
                 "`start` in Python."
             )
         weights, own = dict(trained.state_dict()), self.state_dict()
-        old_prototypes, old_mass = weights.pop("classes.weight"), weights.pop("class_mass")
+        old_prototypes, old_mass = weights.pop("loss.classes.weight"), weights.pop("loss.common.class_mass")
         same = (name for name in own.keys() & weights.keys() if weights[name].shape == own[name].shape)
-        kept = {name: weights[name] for name in same if not name.startswith(("queue.", "potential"))}
+        kept = {name: weights[name] for name in same if not name.startswith(("loss.queue.", "loss.common.potential"))}
         self.load_state_dict(kept, strict=False)
-        prototypes, mass = own["classes.weight"].clone(), torch.full_like(self.class_mass, 1 / len(old_classes))
+        prototypes, mass = (
+            own["loss.classes.weight"].clone(),
+            torch.full_like(self.loss.common.class_mass, 1 / len(old_classes)),
+        )
         for index, old in enumerate(old_classes):
             if old >= 0:
                 prototypes[index], mass[index] = old_prototypes[old], old_mass[old]
             else:
                 prototypes[index] = F.normalize(class_features(index).mean(dim=0), dim=0)
         with torch.no_grad():
-            self.classes.weight.copy_(prototypes)
-            self.class_mass.copy_(mass / mass.sum())
+            self.loss.classes.weight.copy_(prototypes)
+            self.loss.common.class_mass.copy_(mass / mass.sum())
 
     def forget_samples(self) -> None:
         """Empty the queue."""
-        self.queue.clear()
+        self.loss.queue.clear()
 
     def class_prototypes(self) -> Tensor:
         """Return unit rows, (n_classes, feature_size)."""
-        return self.classes.weight.detach()
+        return self.loss.classes.weight.detach()
 
     def cluster_prototypes(self) -> Tensor:
         """Return unit rows, (K, feature_size)."""
-        return self.clusters.weight.detach()
-
-    @torch.no_grad()
-    def _cosines(self, features: Tensor) -> Tensor:
-        return features.double() @ self.classes.weight.double().t()
-
-    @torch.no_grad()
-    def transport(
-        self,
-        cosines: Tensor,
-        counts: Tensor | None,
-        generator: torch.Generator,
-        tolerance: float = 1e-6,
-        shards: Shards | None = None,
-    ) -> UnbalancedPotential:
-        """Solve the filled unbalanced problem of these rows with the class mass learnt so far.
-
-        Args:
-            cosines: of samples to the class prototypes, (n, n_classes).
-            counts: weight of each row, (n,); one each if None.
-            generator: for adaptive filling.
-            tolerance: accuracy of the solution.
-            shards: adds over processes that hold a part of the rows each.
-
-        Paper: Eq. (4).
-        """
-        return filled_potential(
-            cosines,
-            self.classes.weight.detach().to(cosines.dtype),
-            self.class_mass,
-            counts=counts,
-            epsilon=self.options.epsilon,
-            marginal_penalty=self.options.marginal_penalty,
-            similarity_threshold=self.options.similarity_threshold,
-            tolerance=tolerance,
-            start=self.potential,
-            generator=generator,
-            shards=shards,
-        )
+        return self.loss.clusters.weight.detach()
 
 
 INFO = MethodInfo(

@@ -1,4 +1,4 @@
-"""Define UniOT with another target learner in place of L_PCD: Self-labelling, DeepCluster, PICA and SCAN.
+"""UniOT with another target learner in place of L_PCD: Self-labelling, DeepCluster, PICA and SCAN.
 
 All of them learn the target's clusters with UniOT's K prototypes and weight λ, and decide as UniOT does. A view of a
 sample is its embedding after dropout, as in the variants with SwAV and SimSiam; a neighbour is UniOT's nearest one.
@@ -16,35 +16,50 @@ from __future__ import annotations
 import math
 
 import torch
-import torch.nn.functional as F
+from pydantic import Field
 from torch import Tensor, nn
 
 from uniot.config import Settings
 from uniot.discovery.kmeans import spherical_kmeans
+from uniot.losses import (
+    cluster_imbalance_loss,
+    nearest_neighbours,
+    neighbour_consistency_loss,
+    partition_uncertainty_loss,
+    pseudo_label_loss,
+)
 from uniot.methods.base import Batch, MethodInfo
-from uniot.methods.uniot import INFO, UniOTMethod
-from uniot.methods.uniot_options import DeepClusterOptions, PICAOptions, SCANOptions, SelfLabelOptions, UniOTOptions
-from uniot.methods.uniot_views import two_views
-from uniot.nn.memory import nearest_neighbours
-from uniot.transport.plan import balanced_plan
+from uniot.methods.uniot import INFO, UniOTMethod, UniOTOptions
+from uniot.methods.uniot_variants import ViewOptions, two_views
+from uniot.transport.balanced import balanced_plan
 
 # The authors' code stops when the scalings settle. Here clusters of 40 samples on average then have 36 to 48.
 _LABEL_ITERATIONS = 100
 
 
-def pseudo_label_loss(
-    logits: Tensor, other_logits: Tensor, labels: Tensor, cluster_weights: Tensor | None = None
-) -> Tensor:
-    """Return the mean cross-entropy of two views with the pseudo-label of their sample.
+class SelfLabelOptions(ViewOptions):
+    """Hyper-parameters of Self-labelling, with the published values as defaults."""
 
-    Args:
-        logits: of one view, (n, k).
-        other_logits: of another view, (n, k).
-        labels: cluster per sample, (n,).
-        cluster_weights: weight of the samples of each cluster, (k,); None for equal weights.
-    """
-    views = torch.cat([logits, other_logits])
-    return F.cross_entropy(views, torch.cat([labels, labels]), weight=cluster_weights)
+    label_updates: int = Field(100, ge=1, le=1_000_000, description="Number of label updates, most of them early.")
+    label_power: float = Field(25.0, ge=0.1, le=90, description="Power of the cluster probabilities in an update.")
+
+
+class DeepClusterOptions(ViewOptions):
+    """Hyper-parameters of DeepCluster, with the published values as defaults."""
+
+    label_updates: int = Field(200, ge=1, le=1_000_000, description="Number of runs of k-means, at equal intervals.")
+
+
+class PICAOptions(ViewOptions):
+    """Hyper-parameters of PICA, with the published value as default."""
+
+    balance_weight: float = Field(2.0, ge=0, le=1e3, description="Weight of equally large clusters.")
+
+
+class SCANOptions(UniOTOptions):
+    """Hyper-parameters of SCAN, with the published value as default."""
+
+    entropy_weight: float = Field(5.0, ge=0, le=1e3, description="Weight of the entropy of the mean assignment.")
 
 
 def balanced_labels(cosines: Tensor, temperature: float, power: float) -> Tensor:
@@ -56,32 +71,7 @@ def balanced_labels(cosines: Tensor, temperature: float, power: float) -> Tensor
         power: λ of Self-labelling; the labels are the row maxima of the balanced plan diag(u) p^λ diag(v).
     """
     # The row scalings absorb the denominators of the softmax, so that p^power is a kernel of the cosines.
-    return balanced_plan(cosines, max(temperature / power, 1e-3), _LABEL_ITERATIONS).argmax(dim=1)
-
-
-def cluster_imbalance(logits: Tensor) -> Tensor:
-    """Return log k − H(p̄) of the mean p̄ of the softmax over all rows (n, k): zero if the clusters are equally large."""
-    log_mean = torch.logsumexp(F.log_softmax(logits, dim=1), dim=0) - math.log(len(logits))
-    return math.log(logits.shape[1]) + (log_mean.exp() * log_mean).sum()
-
-
-def partition_uncertainty_loss(logits: Tensor, other_logits: Tensor) -> Tensor:
-    """Return the mean cross-entropy that distinguishes each cluster from all others by the samples that it holds.
-
-    The logits of a cluster are the cosines of its column in the softmax of one view to all columns of the other.
-
-    Args:
-        logits: of one view, (n, k).
-        other_logits: of another view, (n, k).
-    """
-    columns, others = (F.normalize(F.softmax(rows, dim=1), dim=0) for rows in (logits, other_logits))
-    return F.cross_entropy(columns.t() @ others, torch.arange(logits.shape[1], device=logits.device))
-
-
-def consistency_loss(logits: Tensor, neighbour_logits: Tensor) -> Tensor:
-    """Return −mean log ⟨p, p'⟩ of the softmaxes of samples and neighbours, (n, k); zero if both are sure and agree."""
-    both = F.log_softmax(logits, dim=1) + F.log_softmax(neighbour_logits, dim=1)
-    return -torch.logsumexp(both, dim=1).mean()
+    return balanced_plan(cosines, max(temperature / power, 1e-3), _LABEL_ITERATIONS).mass.argmax(dim=1)
 
 
 class _WithLabels(UniOTMethod):
@@ -105,8 +95,8 @@ class _WithLabels(UniOTMethod):
         backbone: nn.Module | None = None,
     ) -> None:
         super().__init__(in_features, n_classes, settings, options, backbone)
-        self.register_buffer("labelled_ids", torch.full((len(self.queue),), -1, dtype=torch.long))
-        self.register_buffer("labels", torch.full((len(self.queue),), -1, dtype=torch.long))
+        self.register_buffer("labelled_ids", torch.full((len(self.loss.queue),), -1, dtype=torch.long))
+        self.register_buffer("labels", torch.full((len(self.loss.queue),), -1, dtype=torch.long))
 
     def updates_until(self, step: int) -> int:
         """Return how many updates are due after the first step, up to this one."""
@@ -118,7 +108,7 @@ class _WithLabels(UniOTMethod):
 
     def logits(self, features: Tensor) -> Tensor:
         """Return the cosines of features to the cluster prototypes divided by the temperature, (n, K)."""
-        cosines: Tensor = self.clusters(features)
+        cosines: Tensor = self.loss.clusters(features)
         return cosines / self.options.temperature
 
     def cluster_weights(self) -> Tensor | None:
@@ -128,9 +118,11 @@ class _WithLabels(UniOTMethod):
     @torch.no_grad()
     def update_labels(self, generator: torch.Generator) -> None:
         """Label the whole queue anew."""
-        oldest_first = (torch.arange(len(self.queue), device=self.labels.device) + self.queue.cursor) % len(self.queue)
+        oldest_first = (torch.arange(len(self.loss.queue), device=self.labels.device) + self.loss.queue.cursor) % len(
+            self.loss.queue
+        )
         self.labels.copy_(self.queue_labels(generator)[oldest_first])
-        self.labelled_ids.copy_(self.queue.ids[oldest_first])
+        self.labelled_ids.copy_(self.loss.queue.ids[oldest_first])
 
     @torch.no_grad()
     def labels_of(self, target: Tensor, ids: Tensor) -> Tensor:
@@ -142,7 +134,7 @@ class _WithLabels(UniOTMethod):
         """
         is_same = ids[:, None] == self.labelled_ids
         newest = len(self.labels) - 1 - is_same.flip(1).int().argmax(dim=1)
-        return torch.where(is_same.any(dim=1), self.labels[newest], self.clusters(target).argmax(dim=1))
+        return torch.where(is_same.any(dim=1), self.labels[newest], self.loss.clusters(target).argmax(dim=1))
 
     def private_class_loss(self, target: Tensor, batch: Batch, embeddings: Tensor) -> Tensor:
         """Return the cross-entropy of the pseudo-labels, a scalar."""
@@ -170,7 +162,9 @@ class SelfLabelling(_WithLabels):
 
     def queue_labels(self, generator: torch.Generator) -> Tensor:
         """Return labels of equally large clusters, (queue_size,)."""
-        return balanced_labels(self.clusters(self.queue.features), self.options.temperature, self.options.label_power)
+        return balanced_labels(
+            self.loss.clusters(self.loss.queue.features), self.options.temperature, self.options.label_power
+        )
 
 
 class DeepCluster(_WithLabels):
@@ -182,18 +176,18 @@ class DeepCluster(_WithLabels):
     def queue_labels(self, generator: torch.Generator) -> Tensor:
         """Return the clusters of k-means, (queue_size,), and make its centres the cluster prototypes."""
         seed = int(torch.randint(2**31, (), generator=generator))
-        n_centres = min(len(self.clusters.weight), len(self.queue))
-        found = spherical_kmeans(self.queue.features.cpu().numpy(), n_centres, seed=seed, restarts=1)
-        self.clusters.weight[:n_centres] = torch.from_numpy(found.centres).to(self.clusters.weight)
+        n_centres = min(len(self.loss.clusters.weight), len(self.loss.queue))
+        found = spherical_kmeans(self.loss.queue.features.cpu().numpy(), n_centres, seed=seed, restarts=1)
+        self.loss.clusters.weight[:n_centres] = torch.from_numpy(found.centres).to(self.loss.clusters.weight)
         return torch.from_numpy(found.groups).to(self.labels)
 
     def logits(self, features: Tensor) -> Tensor:
         """Return the cosines of features to the centres divided by the temperature, (n, K)."""
-        return features @ self.clusters.weight.detach().t() / self.options.temperature
+        return features @ self.loss.clusters.weight.detach().t() / self.options.temperature
 
     def cluster_weights(self) -> Tensor:
         """Return the inverse number of samples per cluster, (K,)."""
-        return 1 / torch.bincount(self.labels, minlength=len(self.clusters.weight)).clamp_min(1).float()
+        return 1 / torch.bincount(self.labels, minlength=len(self.loss.clusters.weight)).clamp_min(1).float()
 
 
 class PICA(UniOTMethod):
@@ -205,8 +199,8 @@ class PICA(UniOTMethod):
         """Return the partition uncertainty and the weighted imbalance of two views and queue features, a scalar."""
         queued, tau = _queue_logits(self, batch), self.options.temperature
         views = two_views(self.projection, batch, embeddings, self.options.dropped)
-        first, second = (torch.cat([self.clusters(view) / tau, queued]) for view in views)
-        return partition_uncertainty_loss(first, second) + self.options.balance_weight * cluster_imbalance(first)
+        first, second = (torch.cat([self.loss.clusters(view) / tau, queued]) for view in views)
+        return partition_uncertainty_loss(first, second) + self.options.balance_weight * cluster_imbalance_loss(first)
 
 
 class SCAN(UniOTMethod):
@@ -216,16 +210,16 @@ class SCAN(UniOTMethod):
 
     def private_class_loss(self, target: Tensor, batch: Batch, embeddings: Tensor) -> Tensor:
         """Return the consistency of anchors and neighbours plus the weighted imbalance, a scalar."""
-        neighbours = nearest_neighbours(target, batch.target_ids, self.queue)
-        anchors, others = (self.clusters(rows) / self.options.temperature for rows in (target, neighbours))
-        imbalance = cluster_imbalance(torch.cat([anchors, _queue_logits(self, batch)]))
-        return consistency_loss(anchors, others) + self.options.entropy_weight * imbalance
+        neighbours = nearest_neighbours(target, batch.target_ids, self.loss.queue)
+        anchors, others = (self.loss.clusters(rows) / self.options.temperature for rows in (target, neighbours))
+        imbalance = cluster_imbalance_loss(torch.cat([anchors, _queue_logits(self, batch)]))
+        return neighbour_consistency_loss(anchors, others) + self.options.entropy_weight * imbalance
 
 
 def _queue_logits(method: UniOTMethod, batch: Batch) -> Tensor:
     """Return the logits of K random queue features, (K, K): a batch alone may have fewer rows than clusters."""
-    picked = torch.randint(len(method.queue), (len(method.clusters.weight),), generator=batch.generator)
-    logits: Tensor = method.clusters(method.queue.features[picked.to(batch.target.device)])
+    picked = torch.randint(len(method.loss.queue), (len(method.loss.clusters.weight),), generator=batch.generator)
+    logits: Tensor = method.loss.clusters(method.loss.queue.features[picked.to(batch.target.device)])
     return logits / method.options.temperature
 
 

@@ -36,28 +36,28 @@ from uniot.metrics.outcome import (
 from uniot.metrics.ranking import area_under_oscr, area_under_roc, nearest_is_right, read_score
 
 SCORE_MEANINGS: dict[str, str] = {
-    "h_score": "Harmonic mean of the accuracy on common classes and the recall of unknown.",
+    "h_score": "Overall: high only if common accuracy and unknown recall both are (their harmonic mean).",
     "h3_score_honest": "Harmonic mean of common accuracy, unknown recall and the NMI of the groups found.",
-    "h3_score_oracle": "H³ as published: its NMI uses the true private rows and the true number of their classes.",
-    "nmi_honest": "Mutual information of the groups found and the true classes, over the rows predicted as unknown.",
-    "nmi_oracle": "How well k-means with the true number of classes separates the truly private rows.",
-    "common_accuracy": "Fraction of correct rows in each common class, averaged over the classes.",
-    "common_accuracy_instance": "Fraction of common rows that are predicted as their class.",
-    "overall_accuracy": "Fraction of rows that are correct: common rows in their class, private rows as unknown.",
-    "unknown_recall": "Fraction of the private rows that are predicted as unknown.",
-    "unknown_precision": "Fraction of the rows predicted as unknown that are private.",
-    "auroc": "Probability that a common row has a higher known score than a private one; 50 % is chance.",
-    "oscr": "Common rows accepted and correct against private rows accepted, over all thresholds on the known score.",
-    "hungarian_accuracy": "Fraction of the unknown rows that are correct if each group is matched with one class.",
-    "purity": "Fraction of the unknown rows that belong to the largest class of their group.",
-    "adjusted_rand": "Agreement on which unknown rows belong together; 0 is chance, 100 % are the true classes.",
+    "h3_score_oracle": "H³ as published: its NMI uses the true private samples and the true number of their classes.",
+    "nmi_honest": "How much groups and true classes of the unknown have in common; 0 is nothing, 100 is all.",
+    "nmi_oracle": "How well k-means with the true number of classes separates the true private samples.",
+    "common_accuracy": "Of the samples of your classes, those with the right label; every class counts the same.",
+    "common_accuracy_instance": "As common accuracy, but every sample counts the same.",
+    "overall_accuracy": "Of all samples, those that are right: the right label, or unknown for a new class.",
+    "unknown_recall": "Of the samples of new classes, those called unknown.",
+    "unknown_precision": "Of the samples called unknown, those that are of new classes.",
+    "auroc": "Chance that a sample of your classes looks more known than one of a new class; 50 is guessing.",
+    "oscr": "As AUROC, but samples of your classes also need the right label.",
+    "hungarian_accuracy": "Of the samples called unknown, those in the right group if each new class has one group.",
+    "purity": "Of the samples called unknown, those of the most frequent true class in their group.",
+    "adjusted_rand": "How well groups put together what belongs together; 0 is chance, 100 are the true classes.",
 }
 """Meaning of each score of `Evaluation` in one sentence, for tables that show scores in per cent."""
 
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """Holds the scores of one prediction; 1 is best, and None is undefined with a note that gives the reason."""
+    """The scores of one prediction; 1 is best, and None is undefined with a note that gives the reason."""
 
     h_score: float
     h3_score_honest: float | None
@@ -174,7 +174,7 @@ def _note(names: list[str], words: str) -> str:
 
 @dataclass
 class _Scores:
-    """Collects scores and notes during their computation."""
+    """Scores and notes during their computation."""
 
     outcome: Outcome
     average: str

@@ -32,7 +32,7 @@ _Score = TypeVar("_Score", bound=Callable[..., float])
 
 
 class Adapted(Protocol):
-    """Defines the methods of a fitted estimator that the scores call."""
+    """The methods of a fitted estimator that the scores call."""
 
     def transform(self, X: Any) -> np.ndarray:
         """Return the transformed features, (n_samples, n_features)."""

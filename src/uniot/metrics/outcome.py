@@ -25,7 +25,7 @@ Mask: TypeAlias = NDArray[np.bool_]
 
 @dataclass(frozen=True, eq=False)
 class Truth:
-    """Holds the true labels of the target."""
+    """The true labels of the target."""
 
     labels: LabelArray
     """True class of each row, (n_samples,); the unknown label for a private row without a class name."""
@@ -96,7 +96,7 @@ class Truth:
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """Compares predictions with the true labels. Scores are between 0 and 1, or None if no row counts."""
+    """Predictions compared with the true labels. Scores are between 0 and 1, or None if no row counts."""
 
     truth: Truth
     predicted: LabelArray

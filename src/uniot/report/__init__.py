@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from uniot.io.files import write_text
 from uniot.report.figures import write_figures
 from uniot.report.page import render
-from uniot.report.run import FinishedRun
 from uniot.report.summary import sentence
 from uniot.report.values import ReportValues
 from uniot.runs.run import Run, preference_line
@@ -22,7 +21,7 @@ __all__ = ["Written", "write_report"]
 
 @dataclass(frozen=True)
 class Written:
-    """Lists the files that were written, and summarises the run in a sentence.
+    """The files of a report, and a summary of the run in a sentence.
 
     Attributes:
         page: the HTML file.
@@ -56,8 +55,7 @@ def write_report(
         RunFolderError: there is no finished run with a target, or a file cannot be written.
         DataError: a package of `uniot[report]` is missing.
     """
-    finished = FinishedRun.of(run)
-    values = ReportValues.of(finished)
+    values = ReportValues.of(run)
     text = render(values)
     if out is None:
         with Run.writer(run.folder, wait=True) as writer:
@@ -65,5 +63,5 @@ def write_report(
     else:
         write_text(out, text)
     written = [] if figures is None else write_figures(values, figures)
-    said = [sentence(finished, values.summary), preference_line(finished.model)]
-    return Written(out, written, " ".join(filter(None, said)), finished.model)
+    said = [sentence(run.model, values.summary), preference_line(run.model)]
+    return Written(out, written, " ".join(filter(None, said)), run.model)

@@ -8,18 +8,10 @@ from typing import Any
 import numpy as np
 
 from uniot.errors import import_optional
+from uniot.report.curves import ClassMass, Curve
 from uniot.report.map import ABSENT_COLOUR, SampleMap, distinct_colours
-from uniot.report.values import (
-    KIND_TITLES,
-    MOST_BANDS,
-    MOST_PLACES,
-    ClassMass,
-    ConfidenceCounts,
-    Curve,
-    Matrices,
-    matrix_limit,
-    shortened,
-)
+from uniot.report.matrices import MOST_BANDS, Matrices, matrix_limit
+from uniot.report.values import KIND_TITLES, MOST_PLACES, ConfidenceCounts, shortened
 
 MATRIX_HEIGHT = 750
 _MOST_ABOVE, _BELOW_MATRIX, _HEAD = 170, 10, 34
@@ -28,7 +20,7 @@ _FEW_POINTS = 3000
 
 @dataclass(frozen=True)
 class _Kind:
-    """Describes the marker of a kind of points."""
+    """The marker of a kind of points."""
 
     symbol: str
     size: int

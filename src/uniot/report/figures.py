@@ -7,31 +7,20 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from uniot.errors import RunFolderError, import_optional
 from uniot.io.files import replacing
-from uniot.report.galleries import Gallery, Picture, read_thumbnails, square
+from uniot.io.text import plural
+from uniot.report.curves import ClassMass, Curve
+from uniot.report.galleries import Gallery
 from uniot.report.map import ABSENT_COLOUR, distinct_colours
-from uniot.report.values import (
-    COSINE,
-    KIND_TITLES,
-    MASS,
-    MOST_BANDS,
-    MOST_HEADS,
-    MOST_PLACES,
-    ClassMass,
-    ConfidenceCounts,
-    Curve,
-    ReportValues,
-    matrix_limit,
-    shortened,
-)
-
-if TYPE_CHECKING:
-    from uniot.report.run import FinishedRun
+from uniot.report.matrices import COSINE, MASS, MOST_BANDS, MOST_HEADS, matrix_limit
+from uniot.report.sheets import square
+from uniot.report.values import KIND_TITLES, MOST_PLACES, ConfidenceCounts, ReportValues, shortened
+from uniot.runs.thumbnails import Picture, read_thumbnails
 
 _KNOWN, _UNKNOWN = "#0b736e", "#7c8792"
 _LINES = (_KNOWN, _UNKNOWN, "#c98a1b", "#a05bb5")
@@ -118,7 +107,7 @@ def _figures(values: ReportValues) -> Iterator[tuple[str, float, Draw]]:
     for gallery in [*values.classes.shown, *values.groups.shown]:
         rows = -(-len(gallery.typical) // _COLUMNS) + -(-len(gallery.doubtful) // _COLUMNS)
         height = 0.6 + rows * WIDTH / _COLUMNS
-        yield f"gallery-{gallery.category.key}", height, partial(_draw_gallery, values.run, gallery)
+        yield f"gallery-{gallery.category.key}", height, partial(_draw_gallery, values, gallery)
     yield "confidence", 2.4, partial(_draw_confidence, values.confidence)
     matrices = values.matrices
     yield "similarity", 5.5, partial(_draw_matrix, values, matrices.similarity, COSINE)
@@ -147,7 +136,7 @@ def _draw_map(values: ReportValues, figure: Any) -> None:
         fill = {"facecolors": "none", "edgecolors": colours} if kind == "source" else {"c": colours}
         axes.scatter(*drawn.position[points].T, label=f"{KIND_TITLES[kind]} ({len(points)})", **fill, **markers[kind])
     outline = _matplotlib(".patheffects").withStroke(linewidth=1.5, foreground="white")
-    for place in drawn.places(values.run.class_names, MOST_PLACES):
+    for place in drawn.places(values.run.model.class_names, MOST_PLACES):
         colour = "#55606b" if place.absent else "black"
         text = axes.text(place.x, place.y, shortened(place.name), size=6, color=colour, ha="center", va="bottom")
         text.set_path_effects([outline])
@@ -159,10 +148,10 @@ def _draw_map(values: ReportValues, figure: Any) -> None:
         handle.set_facecolor("none" if kind == "source" else "#55606b")
 
 
-def _draw_gallery(run: FinishedRun, gallery: Gallery, figure: Any) -> None:
+def _draw_gallery(values: ReportValues, gallery: Gallery, figure: Any) -> None:
     category = gallery.category
     figure.suptitle(
-        f"{shortened(category.name)}: {len(category.members)} {run.noun(len(category.members))}, "
+        f"{shortened(category.name)}: {len(category.members)} {plural(len(category.members), values.summary.noun)}, "
         f"mean {category.confidence_word} {category.mean_confidence:.2f}"
     )
     kinds = {title: rows for title, rows in (("typical", gallery.typical), ("doubtful", gallery.doubtful)) if len(rows)}
@@ -172,13 +161,19 @@ def _draw_gallery(run: FinishedRun, gallery: Gallery, figure: Any) -> None:
         axes.set_title(title, loc="left")
         axes.set_axis_off()
         wanted: list[Picture] = [("target", int(row)) for row in rows]
-        pictures = read_thumbnails(run.pictures, wanted, _SIDE, _MOST_BYTES)
+        pictures = read_thumbnails(values.run.pictures, wanted, _SIDE, _MOST_BYTES)
         if pictures:
             axes.imshow(_contact_sheet([pictures.get(picture) for picture in wanted], _COLUMNS), interpolation="none")
             continue
         for number, row in enumerate(rows.tolist()):
             x, y = number % 2 / 2, 1 - (number // 2 + 0.5) / (-(-len(rows) // 2))
-            axes.text(x, y, run.names[row][-48:], size=6, va="center", transform=axes.transAxes)
+            axes.text(x, y, _written(values, row), size=6, va="center", transform=axes.transAxes)
+
+
+def _written(values: ReportValues, row: int) -> str:
+    """Return the beginning of the text of a sample, or else the end of its name."""
+    texts = values.run.texts
+    return values.run.predictions.names[row][-48:] if texts is None else texts.short("target", row, 60)
 
 
 def _draw_matrix(values: ReportValues, entries: np.ndarray, unit: str, figure: Any) -> None:
@@ -196,7 +191,7 @@ def _draw_matrix(values: ReportValues, entries: np.ndarray, unit: str, figure: A
     colours = _matplotlib(".colors").LinearSegmentedColormap.from_list("uniot", ["#f2f5f6", _KNOWN])
     drawn = axes.imshow(entries, aspect="auto", cmap=colours, vmin=0, vmax=matrix_limit(entries), interpolation="none")
     figure.colorbar(drawn, ax=axes, label=unit, shrink=0.6)
-    names = [shortened(values.run.class_names[index]) for index in matrices.classes.tolist()]
+    names = [shortened(values.run.model.class_names[index]) for index in matrices.classes.tolist()]
     top.tick_params(top=True, labeltop=True, bottom=False, labelbottom=False, length=0)
     top.set_xticks(range(n_classes), names, rotation=60, ha="left", size=6 if n_classes <= MOST_HEADS else 3)
     # The name of a narrow band would overlap its neighbours.

@@ -12,7 +12,8 @@ from threadpoolctl import threadpool_limits
 from uniot.errors import import_optional
 
 if TYPE_CHECKING:
-    from uniot.report.run import Category, FinishedRun
+    from uniot.report.categories import Categories, Category
+    from uniot.training.model import AdaptedModel
 
 _MOST_POINTS = 4000
 _PERPLEXITY = 30
@@ -22,8 +23,8 @@ _EARLY_STEPS, _STEPS, _COARSENESS = 200, 300, 0.8
 
 
 @dataclass(frozen=True)
-class Place:
-    """Places a name on the map, at the middle of its points."""
+class MapLabel:
+    """A name on the map, at the middle of its points."""
 
     x: float
     y: float
@@ -33,7 +34,7 @@ class Place:
 
 @dataclass(frozen=True)
 class SampleMap:
-    """Places samples on a plane.
+    """Samples on a plane.
 
     Attributes:
         position: coordinates from -1 to 1, (m, 2).
@@ -64,7 +65,7 @@ class SampleMap:
         }
         return {kind: np.flatnonzero(mask) for kind, mask in masks.items() if mask.any()}
 
-    def places(self, class_names: list[str], most: int) -> list[Place]:
+    def places(self, class_names: list[str], most: int) -> list[MapLabel]:
         """Return the names of categories and of source classes that were not found, at the middle of their points."""
         found = []
         for index, category in enumerate(self.categories[:most]):
@@ -77,23 +78,22 @@ class SampleMap:
         rest = absent[: most - len(found)].tolist()
         return found + [self._place(self.source_class == index, class_names[index], True) for index in rest]
 
-    def _place(self, own: np.ndarray, name: str, absent: bool) -> Place:
+    def _place(self, own: np.ndarray, name: str, absent: bool) -> MapLabel:
         points = self.position[own]
         middle = np.median(points, axis=0)
         # The median of several separate clusters may lie far from every point; the nearest point does not.
         x, y = points[np.linalg.norm(points - middle, axis=1).argmin()].tolist()
-        return Place(x, y, name, absent)
+        return MapLabel(x, y, name, absent)
 
 
-def make_map(run: FinishedRun, most: int = _MOST_POINTS) -> SampleMap:
-    """Return the t-SNE map of the transformed features of source and target; it is the same for the same run.
+def make_map(model: AdaptedModel, categories: Categories, most: int = _MOST_POINTS) -> SampleMap:
+    """Return the t-SNE map of the transformed features of source and target; it is the same for the same model.
 
     Paper: Fig. S2, which shows true classes instead of predicted ones.
     """
-    model = run.model
-    of_row = run.category_of_row
-    of_class = np.full(len(run.class_names), -1)
-    for index, category in enumerate(run.categories):
+    of_row = categories.of_row
+    of_class = np.full(len(model.classes), -1)
+    for index, category in enumerate(categories.found):
         if category.known:
             of_class[category.index] = index
     n_target, n_source = _shares(len(of_row), len(model.source.rows), most)
@@ -106,7 +106,7 @@ def make_map(run: FinishedRun, most: int = _MOST_POINTS) -> SampleMap:
         of_target=np.arange(len(features)) < len(target),
         category=np.concatenate([of_row[target], of_class[classes]]),
         source_class=np.concatenate([np.full(len(target), -1), classes]),
-        categories=run.categories,
+        categories=categories.found,
         n_samples=len(of_row) + len(model.source.rows),
     )
 

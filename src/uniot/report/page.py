@@ -13,16 +13,23 @@ from typing import TYPE_CHECKING, Any
 
 from uniot import __version__
 from uniot.errors import import_optional
-from uniot.io.text import as_utf8
+from uniot.io.text import as_utf8, plural
 from uniot.methods.registry import method_info
 from uniot.report import charts, scores, summary
+from uniot.report.cards import make_cards, samples_of_cards
 from uniot.report.charts import map_names
-from uniot.report.galleries import SHEET_COLUMNS, Picture, data_uri, make_cards, read_thumbnails, sheets
-from uniot.report.values import COSINE, MASS, ReportValues
+from uniot.report.faults import read_faults
+from uniot.report.matrices import COSINE, MASS
+from uniot.report.sheets import SHEET_COLUMNS, data_uri, sheets
+from uniot.report.texts import ReportTexts
+from uniot.report.values import ReportValues
+from uniot.runs.thumbnails import Picture, read_thumbnails
 
 if TYPE_CHECKING:
+    from uniot.report.categories import Categories, Category
     from uniot.report.map import SampleMap
-    from uniot.report.run import Category, FinishedRun
+    from uniot.runs.run import Run
+    from uniot.training.model import AdaptedModel
 
 _WRITING = "writing the report"
 # Scripts of the page in their order, each in its own element, so that an error in one does not stop the others.
@@ -106,7 +113,7 @@ _MOST_SEGMENTS = 60
 
 @dataclass(frozen=True)
 class Segment:
-    """Shows a category, or all small ones together, as a part of the proportion bar."""
+    """A part of the proportion bar: a category, or all small ones together."""
 
     name: str
     kind: str
@@ -116,47 +123,50 @@ class Segment:
 
 def make_content(values: ReportValues) -> dict[str, Any]:
     """Return the values of the template."""
-    run, drawn, found = values.run, values.map, values.summary
-    classes, groups = make_cards(run, values.classes, values.groups)
+    run, model, drawn, found = values.run, values.run.model, values.map, values.summary
+    texts = ReportTexts(run, [*samples_of_cards(values.classes, values.groups), *_samples_of_map(drawn)])
+    classes, groups = make_cards(run, texts, values.classes, values.groups)
     on_map, map_sheets = _map_pictures(run, drawn)
-    absent = summary.absent_classes(run)
+    absent = summary.absent_classes(model)
     return {
-        "title": run.title,
-        "noun": run.noun,
+        "title": run.files.title,
+        "noun": lambda count: plural(count, found.noun),
         "has_pictures": run.pictures is not None,
+        "texts": "" if run.texts is None else run.texts.kind,
+        "terms": "" if run.group_descriptions is None else run.group_descriptions.kind,
         "found": found,
-        "sentence": summary.sentence(run, found),
-        "warnings": summary.warnings(run),
-        "look_first": summary.look_first(run, found),
-        "tiles": summary.tiles(run, found),
-        "segments": _segments(run),
+        "sentence": summary.sentence(model, found),
+        "warnings": summary.warnings(model),
+        "look_first": summary.look_first(found),
+        "tiles": summary.tiles(model, found),
+        "segments": _segments(values.categories),
         "shown_keys": {card.category.key for card in [*classes.shown, *groups.shown]},
         "drawn": drawn,
         "map_kinds": charts.map_kinds(drawn),
-        "choices": list(enumerate(run.categories))[:_MOST_CHOICES],
+        "choices": list(enumerate(values.categories.found))[:_MOST_CHOICES],
         "map_sheets": [data_uri(sheet) for sheet in map_sheets],
         "n_map_pictures": len(on_map),
         "classes": classes,
         "groups": groups,
         "absent": absent[:_MOST_LINES],
         "n_absent": len(absent),
-        "ungrouped": summary.ungrouped(run, found),
-        "evidence": run.model.groups.number.evidence,
-        "method": method_info(run.model.settings.method),
+        "ungrouped": summary.ungrouped(model, found),
+        "evidence": model.groups.number.evidence,
+        "method": method_info(model.settings.method),
         "matrices": values.matrices,
         "matrix_height": charts.MATRIX_HEIGHT,
         "mass": values.mass,
         "scores": scores.read_scores(run),
         "settings": scores.read_settings(run),
-        "faults": scores.read_faults(run),
+        "faults": read_faults(run),
         "charts": _charts(values),
-        "data": page_data(values, on_map, [*classes.rows, *groups.rows]),
+        "data": page_data(values, on_map, [*classes.rows, *groups.rows], texts),
     }
 
 
 def _charts(values: ReportValues) -> dict[str, Any]:
     """Return plotly's figures by the id of their place on the page."""
-    heads, names, matrices = _heads(values), values.run.class_names, values.matrices
+    heads, names, matrices = _heads(values), values.run.model.class_names, values.matrices
     made = {
         "map": charts.map_chart(values.map),
         "confidence": charts.confidence_chart(values.confidence),
@@ -173,17 +183,21 @@ def _charts(values: ReportValues) -> dict[str, Any]:
     return {name: json.loads(chart.to_json()) for name, chart in made.items()}
 
 
-def _map_pictures(run: FinishedRun, drawn: SampleMap) -> tuple[dict[Picture, int], list[bytes]]:
+def _map_pictures(run: Run, drawn: SampleMap) -> tuple[dict[Picture, int], list[bytes]]:
     """Return the index of each picture on the sheets, target first, and the sheets."""
-    wanted: list[Picture] = [
-        ("target" if of_target else "source", row)
-        for row, of_target in zip(drawn.rows.tolist(), drawn.of_target.tolist(), strict=True)
-    ]
+    wanted = _samples_of_map(drawn)
     # Single pictures take about twice the bytes that they take on a sheet.
     single = read_thumbnails(run.pictures, wanted, MAP_SIDE, 2 * _MAP_BYTES)
     made = sheets(list(single.values()), MAP_SIDE, _MAP_BYTES)
     shown = list(single)[: len(made) * SHEET_COLUMNS**2]
     return {picture: place for place, picture in enumerate(shown)}, made
+
+
+def _samples_of_map(drawn: SampleMap) -> list[Picture]:
+    return [
+        ("target" if of_target else "source", row)
+        for row, of_target in zip(drawn.rows.tolist(), drawn.of_target.tolist(), strict=True)
+    ]
 
 
 def _heads(values: ReportValues) -> list[str]:
@@ -192,15 +206,15 @@ def _heads(values: ReportValues) -> list[str]:
     return [data_uri(read[picture]) if picture in read else "" for picture in values.heads]
 
 
-def _segments(run: FinishedRun) -> list[Segment]:
+def _segments(categories: Categories) -> list[Segment]:
     """Return the parts of the proportion bar; small categories share the last one."""
-    largest = sorted(run.categories, key=lambda category: -len(category.members))[:_MOST_SEGMENTS]
+    largest = sorted(categories.found, key=lambda category: -len(category.members))[:_MOST_SEGMENTS]
     shown = [
         Segment(category.name, "known" if category.known else "unknown", category.key, len(category.members))
-        for category in run.categories
+        for category in categories.found
         if category in largest
     ]
-    rest = len(run.answers) - sum(segment.count for segment in shown)
+    rest = len(categories.of_row) - sum(segment.count for segment in shown)
     return [*shown, Segment("all others", "rest", "", rest)] if rest else shown
 
 
@@ -208,13 +222,16 @@ MAP_SIDE = 72
 """Side of a picture of the map, in pixels."""
 
 
-def page_data(values: ReportValues, on_map: Mapping[Picture, int], on_cards: Iterable[int]) -> dict[str, Any]:
+def page_data(
+    values: ReportValues, on_map: Mapping[Picture, int], on_cards: Iterable[int], texts: ReportTexts
+) -> dict[str, Any]:
     """Return the values that scripts read, as JSON has them.
 
     Args:
         values: values of the report.
         on_map: number of each picture that the map has.
         on_cards: rows of the target that galleries show.
+        texts: of the samples.
     """
     run, drawn, matrices = values.run, values.map, values.matrices
     points = []
@@ -223,39 +240,48 @@ def page_data(values: ReportValues, on_map: Mapping[Picture, int], on_cards: Ite
     ):
         picture = on_map.get(("target" if of_target else "source", row), -1)
         points.append([row, int(of_target), category, of_class, picture])
+    rows = {*matrices.rows.tolist(), *drawn.rows[drawn.of_target].tolist(), *on_cards}
     return {
+        "texts": _texts(texts, (("target", row) for row in sorted(rows))),
+        "sourceTexts": _texts(texts, (one for one in _samples_of_map(drawn) if one[0] == "source")),
         "points": points,
-        "places": map_names(drawn, run.class_names),
+        "places": map_names(drawn, run.model.class_names),
         "sheetColumns": SHEET_COLUMNS,
         "side": MAP_SIDE,
-        "samples": _samples(run, {*matrices.rows.tolist(), *drawn.rows[drawn.of_target].tolist(), *on_cards}),
+        "samples": _samples(values, rows),
         "categories": [
-            [category.name, category.key, int(category.known), category.index, _label(run, category)]
-            for category in run.categories
+            [category.name, category.key, int(category.known), category.index, _label(run.model, category)]
+            for category in values.categories.found
         ],
-        "classes": run.class_names,
+        "classes": run.model.class_names,
         "matrixRows": matrices.rows.tolist(),
         "matrixClasses": matrices.classes.tolist(),
     }
 
 
-def _label(run: FinishedRun, category: Category) -> str:
+def _texts(texts: ReportTexts, samples: Iterable[Picture]) -> dict[int, str | list[str]]:
+    """Return the text of each sample that has one; an address that may be linked to is in a list."""
+    found = ((row, texts.of((collection, row))) for collection, row in samples)
+    return {row: [shown.text] if shown.href else shown.text for row, shown in found if shown is not None}
+
+
+def _label(model: AdaptedModel, category: Category) -> str:
     """Return the label of a category in predictions.csv: a class, a name given by a person, or unknown."""
     if category.known:
-        return run.class_names[category.index]
-    return as_utf8(run.model.group_names.get(category.index, str(run.model.unknown)))
+        return model.class_names[category.index]
+    return as_utf8(model.group_names.get(category.index, str(model.unknown)))
 
 
-def _samples(run: FinishedRun, rows: set[int]) -> dict[int, list[Any]]:
+def _samples(values: ReportValues, rows: set[int]) -> dict[int, list[Any]]:
     """Return name, confidence, group confidence, nearest class and category of each sample."""
-    answers, category = run.answers, run.category_of_row
+    target, names = values.run.model.target, values.run.predictions.names
     return {
         row: [
-            run.names[row],
-            round(float(answers.confidence[row]), 6),
-            round(float(answers.group_confidence[row]), 3),
-            int(answers.nearest[row]),
-            int(category[row]),
+            names[row],
+            round(float(target.confidence[row]), 6),
+            round(float(target.group_confidence[row]), 3),
+            int(target.nearest[row]),
+            int(values.categories.of_row[row]),
         ]
         for row in sorted(rows)
     }

@@ -12,17 +12,18 @@ from uniot.discovery.groups import ABSENT
 from uniot.io.text import counted, listed, plural
 
 if TYPE_CHECKING:
-    from uniot.report.run import FinishedRun
+    from uniot.report.categories import Categories
+    from uniot.training.model import AdaptedModel
 
-# A class that so few samples are labelled with was perhaps found by mistake.
+# A class with at most this many samples may have been found by mistake.
 _FEW = 2
-# A known score this near to one half is near the threshold.
+# Known scores within this distance of one half are near the threshold.
 _CLOSE = 0.05
 
 
 @dataclass(frozen=True)
 class Tile:
-    """Shows a number with its unit and a remark."""
+    """A number with its unit and a remark."""
 
     number: str
     what: str
@@ -38,8 +39,8 @@ class AbsentClass:
 
 
 @dataclass(frozen=True)
-class Summary:
-    """Counts what a run found.
+class RunSummary:
+    """What a run found, in numbers.
 
     Attributes:
         n_target: samples of the target.
@@ -51,7 +52,8 @@ class Summary:
         n_groups: number of groups of unknown samples.
         interval: smallest and largest plausible number of groups.
         n_close: samples whose known score is near one half.
-        n_wrong: estimated number of wrong answers; None if there is no estimate of the accuracy.
+        n_wrong: estimated number of wrong predictions; None if there is no estimate of the accuracy.
+        noun: word for one sample: photo, picture, text, cell or sample.
     """
 
     n_target: int
@@ -64,6 +66,7 @@ class Summary:
     interval: tuple[int, int]
     n_close: int
     n_wrong: int | None
+    noun: str
 
     @property
     def n_unknown(self) -> int:
@@ -71,67 +74,68 @@ class Summary:
         return self.n_target - self.n_known
 
 
-def summarise(run: FinishedRun) -> Summary:
-    """Return the counts of a run."""
-    answers, sizes = run.answers, run.class_sizes
-    n_groups, interval = run.model.groups.n_groups, run.model.groups.number.interval
-    if run.model.annotations is not None:
-        # People have merged and split groups: there are as many as they left.
-        n_groups = len([category for category in run.categories if not category.known and category.index >= 0])
+def summarise(
+    model: AdaptedModel, categories: Categories, *, has_pictures: bool = False, noun: str = "sample"
+) -> RunSummary:
+    """Return the counts of a run; `noun` is what a sample is called that has no picture."""
+    target, sizes = model.target, categories.class_sizes
+    n_groups, interval = model.groups.n_groups, model.groups.number.interval
+    if model.annotations is not None:
+        # People may have merged and split groups, so they are counted again.
+        n_groups = len([category for category in categories.found if not category.known and category.index >= 0])
         interval = (n_groups, n_groups)
-    return Summary(
-        n_target=len(answers),
-        n_known=int(answers.known.sum()),
+    return RunSummary(
+        n_target=len(target),
+        n_known=int(target.known.sum()),
         n_classes=len(sizes),
         n_found=int((sizes > 0).sum()),
         n_missing=int((sizes == 0).sum()),
-        scarce=tuple(run.class_names[index] for index in np.flatnonzero((sizes > 0) & (sizes <= _FEW)).tolist()),
+        scarce=tuple(model.class_names[index] for index in np.flatnonzero((sizes > 0) & (sizes <= _FEW)).tolist()),
         n_groups=n_groups,
         interval=interval,
-        n_close=int((np.abs(answers.known_score - 0.5) < _CLOSE).sum()),
-        n_wrong=_estimated_errors(run),
+        n_close=int((np.abs(target.known_score - 0.5) < _CLOSE).sum()),
+        n_wrong=_estimated_errors(model),
+        noun="photo" if model.reader is not None else "picture" if has_pictures else noun,
     )
 
 
-def sentence(run: FinishedRun, found: Summary) -> str:
+def sentence(model: AdaptedModel, found: RunSummary) -> str:
     """Return a summary of the run for readers who do not know the method."""
-    known = run.model.reliability_of_decision
-    estimate = "" if known is None else known.sentence
-    return " ".join(part for part in (_known_and_unknown(run, found), _absent(found), estimate) if part)
+    estimate = model.reliability_of_decision.sentence
+    return " ".join(part for part in (_known_and_unknown(model, found), _absent(found), estimate) if part)
 
 
-def look_first(run: FinishedRun, found: Summary) -> str:
+def look_first(found: RunSummary) -> str:
     """Return how many predictions may be wrong, and which to check first."""
-    first = "Look first at the answers with the lowest confidence in predictions.csv."
+    first = "Look first at the predictions with the lowest confidence in predictions.csv."
     if found.n_wrong is None:
-        return f"How many answers are wrong is not estimated for this method. {first}"
-    about = f"About {found.n_wrong:,} of {found.n_target:,} answers are estimated to be wrong"
+        return f"The number of wrong predictions is not estimated for this method. {first}"
+    about = f"About {found.n_wrong:,} of {found.n_target:,} predictions are estimated to be wrong"
     return f"{about}; {found.n_close:,} are near the threshold, between 0.45 and 0.55. {first}"
 
 
-def _estimated_errors(run: FinishedRun) -> int | None:
-    known = run.model.reliability_of_decision
-    return None if known is None or known.accuracy is None else round(float((1 - run.answers.confidence).sum()))
+def _estimated_errors(model: AdaptedModel) -> int | None:
+    accuracy = model.reliability_of_decision.accuracy
+    return None if accuracy is None else round(float((1 - model.target.confidence).sum()))
 
 
-def warnings(run: FinishedRun) -> list[str]:
+def warnings(model: AdaptedModel) -> list[str]:
     """Return the warnings about unreliable predictions."""
-    found = run.model.reliability_of_decision
-    return [] if found is None else [f"Warning: {words}" for words in found.warnings]
+    return [f"Warning: {words}" for words in model.reliability_of_decision.warnings]
 
 
-def tiles(run: FinishedRun, found: Summary) -> list[Tile]:
+def tiles(model: AdaptedModel, found: RunSummary) -> list[Tile]:
     """Return the numbers at the top of the page."""
     low, high = found.interval
     return [
-        Tile(f"{found.n_target:,}", run.noun(found.n_target), "in the target"),
+        Tile(f"{found.n_target:,}", plural(found.n_target, found.noun), "in the target"),
         Tile(
             f"{found.n_known:,}", "known", f"{_percent(found.n_known, found.n_target)} labelled with a class of yours"
         ),
         Tile(
             f"{found.n_unknown:,}",
             "unknown",
-            f"{_percent(found.n_unknown, found.n_target)} labelled with none{_plausible_share(run)}",
+            f"{_percent(found.n_unknown, found.n_target)} labelled with none{_plausible_share(model)}",
         ),
         Tile(f"{found.n_found:,}", plural(found.n_found, "class", "classes") + " found", _of_classes(found)),
         Tile(
@@ -145,42 +149,42 @@ def tiles(run: FinishedRun, found: Summary) -> list[Tile]:
     ]
 
 
-def _of_classes(found: Summary) -> str:
+def _of_classes(found: RunSummary) -> str:
     few = f"; {len(found.scarce):,} in one or two samples only" if found.scarce else ""
     return f"of your {found.n_classes:,}{few}"
 
 
-def absent_classes(run: FinishedRun) -> list[AbsentClass]:
+def absent_classes(model: AdaptedModel) -> list[AbsentClass]:
     """Return the source classes that no target sample is labelled with, the surest first."""
-    absence = run.model.absence
+    absence = model.absence
     order = [index for index in np.argsort(-absence, kind="stable").tolist() if absence[index] > ABSENT]
-    return [AbsentClass(run.class_names[index], float(absence[index])) for index in order]
+    return [AbsentClass(model.class_names[index], float(absence[index])) for index in order]
 
 
-def _known_and_unknown(run: FinishedRun, found: Summary) -> str:
+def _known_and_unknown(model: AdaptedModel, found: RunSummary) -> str:
     of_classes = f"{found.n_found:,} of your {counted(found.n_classes, 'class', 'classes')}"
     if found.n_found == found.n_classes:
         of_classes = f"your {counted(found.n_classes, 'class', 'classes')}"
-    everything = f"{found.n_target:,} {run.noun(found.n_target)}"
+    everything = f"{found.n_target:,} {plural(found.n_target, found.noun)}"
     if not found.n_unknown:
         return f"All {everything} are labelled with {of_classes}; none is of a new kind."
     if not found.n_known:
         start = f"None of the {everything} is labelled with your {counted(found.n_classes, 'class', 'classes')}"
         if found.n_groups:
             return f"{start}: they {_new_kinds(found)}."
-        return f"{start}. {plural(found.n_unknown, 'It', 'They')} {ungrouped(run, found)}."
+        return f"{start}. {plural(found.n_unknown, 'It', 'They')} {ungrouped(model, found)}."
     start = f"Of {everything}, {found.n_known:,} {plural(found.n_known, 'is', 'are')} labelled with {of_classes}"
     if found.n_groups:
         return f"{start}; the other {found.n_unknown:,} {_new_kinds(found)}."
-    return f"{start}. The other {found.n_unknown:,} {ungrouped(run, found)}."
+    return f"{start}. The other {found.n_unknown:,} {ungrouped(model, found)}."
 
 
-def ungrouped(run: FinishedRun, found: Summary) -> str:
+def ungrouped(model: AdaptedModel, found: RunSummary) -> str:
     """Return why the unknown samples form no group, as the rest of a sentence."""
-    return why_ungrouped(found.n_unknown, asked_for_none=run.model.settings.n_private_classes == 0)
+    return why_ungrouped(found.n_unknown, asked_for_none=model.settings.n_private_classes == 0)
 
 
-def _new_kinds(found: Summary) -> str:
+def _new_kinds(found: RunSummary) -> str:
     low, high = found.interval
     if found.n_groups == 1 and high <= 1:
         return "look like one new kind" if found.n_unknown > 1 else "looks like a new kind"
@@ -188,15 +192,15 @@ def _new_kinds(found: Summary) -> str:
     return f"{verb} of about {counted(found.n_groups, 'new kind')}" + (f" ({low:,} to {high:,})" if low < high else "")
 
 
-def _plausible_share(run: FinishedRun) -> str:
-    interval = run.model.shown_share_interval
+def _plausible_share(model: AdaptedModel) -> str:
+    interval = model.shown_share_interval
     if interval is None:
         return ""
     low, high = (round(100 * bound) for bound in interval)
     return f"; {low} to {high} % are plausible"
 
 
-def _absent(found: Summary) -> str:
+def _absent(found: RunSummary) -> str:
     missing, scarce = found.n_missing, len(found.scarce)
     sentences = []
     # If nothing is known, the first sentence says that no class appears.

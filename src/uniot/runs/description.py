@@ -8,13 +8,13 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr, ValidationError
 
-from uniot.config import Settings, upgraded_settings
+from uniot.config import Settings
 from uniot.discovery.class_count import NumberOfClasses
 from uniot.errors import RunFolderError
 from uniot.io.labels import class_names_problem
-from uniot.io.tensor_files import MAKE_AGAIN, describe_tensors, has_former_format
+from uniot.io.tensor_files import MAKE_AGAIN, describe_tensors
 from uniot.methods.decision import Calibration, Threshold
-from uniot.methods.unincm.reliability import Reliability
+from uniot.reliability import Reliability
 from uniot.runs.files import RunFiles
 
 _MOST_INPUTS = 1 << 24  # values of one sample: an image of 4096 × 4096 pixels
@@ -30,16 +30,16 @@ class RunDescription(BaseModel):
     classes: list[StrictStr] | list[_Label] = Field(min_length=1)
     unknown: StrictStr | _Label
     settings: dict[str, Any]
+    method_package: StrictStr | None = Field(None, max_length=1000)
     input_shape: list[Annotated[StrictInt, Field(ge=1, le=_MOST_INPUTS)]] = Field(min_length=1, max_length=4)
-    rule: dict[str, Any] = Field(default_factory=dict)
     columns: list[StrictStr] = Field(max_length=1000)
     number: NumberOfClasses
     fingerprint: StrictStr = Field(max_length=1000)
     from_images: bool
     threshold: Threshold | None
     calibration: Calibration
-    reliability: Reliability | None
-    is_former: bool
+    reliability: Reliability
+    feature_names: list[StrictStr] | None = Field(None, max_length=_MOST_INPUTS)
 
     @classmethod
     def of(cls, path: Path, about: dict[str, Any]) -> RunDescription:
@@ -48,13 +48,8 @@ class RunDescription(BaseModel):
         Raises:
             RunFolderError: a part of the description is missing, has another type, or is out of range.
         """
-        is_former = has_former_format(path)
-        if is_former:
-            if "calibration" in about:
-                raise RunFolderError(f"{path} has a format that does not match its content. {MAKE_AGAIN}")
-            about = {"threshold": None, **about, "calibration": {}, "reliability": None}
         try:
-            found = cls(**{**about, "is_former": is_former})
+            found = cls(**about)
         except ValidationError as error:
             problem = error.errors(include_url=False)[0]
             place = ".".join(str(part) for part in problem["loc"])
@@ -74,6 +69,8 @@ class RunDescription(BaseModel):
             return problem
         if math.prod(self.input_shape) > _MOST_INPUTS:
             return f"has samples of {math.prod(self.input_shape)} numbers; expected at most {_MOST_INPUTS}"
+        if self.feature_names is not None and len(self.feature_names) != math.prod(self.input_shape):
+            return f"has {len(self.feature_names)} names for the {math.prod(self.input_shape)} numbers of a sample"
         counts = (self.number.estimate, *self.number.interval)
         if not 0 <= min(counts) <= max(counts) <= _MOST_CLASSES:
             return f"has {self.number.estimate} private classes, from {counts[1]} to {counts[2]}"
@@ -83,15 +80,15 @@ class RunDescription(BaseModel):
         if not all(0 < exponent < math.inf for exponent in exponents):
             return f"has the exponents {exponents} of probabilities; expected positive numbers"
         found = self.reliability
-        estimated = () if found is None else (found.accuracy, found.known_accuracy, found.unknown_accuracy)
+        estimated = (found.accuracy, found.known_accuracy, found.unknown_accuracy)
         if not all(0 <= accuracy <= 1 for accuracy in estimated if accuracy is not None):
             return f"has the estimated accuracies {estimated}; expected numbers from 0 to 1"
         return None
 
     @property
     def checked_settings(self) -> Settings:
-        """Return the settings under their present names; raise SettingsError if one is wrong."""
-        return Settings.checked(**upgraded_settings(self.settings))
+        """Return the settings; raise SettingsError if one is wrong."""
+        return Settings.checked(**self.settings)
 
 
 def describe_run(folder: Path) -> tuple[RunDescription, int]:
@@ -105,7 +102,7 @@ def describe_run(folder: Path) -> tuple[RunDescription, int]:
         raise RunFolderError(f"{folder} is not a folder. Give the folder of a run made with `uniot adapt`.")
     if not files.model.is_file() and files.checkpoints.exists():
         raise RunFolderError(f"{folder} contains an unfinished run. Run the same command again to resume it.")
-    outline, about = describe_tensors(files.model, accept_former=True)
+    outline, about = describe_tensors(files.model)
     run, nearest = RunDescription.of(files.model, about), outline.get("target.nearest")
     if nearest is None or nearest.ndim != 1:
         raise RunFolderError(f"{files.model} has no predictions for its target. {MAKE_AGAIN}")

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from functools import partial
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,17 +11,13 @@ import torch
 from torch import Tensor
 
 from uniot.config import Settings
-from uniot.discovery.groups import LabelledFeatures, NearestGroups, PrivateGroups, absence
+from uniot.discovery.groups import LabelledFeatures, NearestGroups, PrivateGroups
 from uniot.errors import RunFolderError, UniotError
 from uniot.images.backbones import ImageReader
-from uniot.io import tensor_files
 from uniot.io.predictions import Prediction
-from uniot.io.tensor_files import MAKE_AGAIN, StoredTensors, check_sizes
-from uniot.io.text import command
+from uniot.io.tensor_files import MAKE_AGAIN, StoredTensors, check_sizes, describe_tensors, read_tensors
 from uniot.methods.base import Method
-from uniot.methods.decision import Calibration
-from uniot.methods.fitted import has_replaced_rule, upgraded_tensors
-from uniot.methods.registry import METHODS
+from uniot.methods.registry import method_info
 from uniot.rejection.answers import Answers
 from uniot.rejection.posterior import RejectionPosterior
 from uniot.runs.description import RunDescription, describe_run
@@ -30,12 +25,9 @@ from uniot.runs.files import RunFiles
 from uniot.training.history import History
 
 if TYPE_CHECKING:
-    from uniot.methods.base import Method
     from uniot.training.model import AdaptedModel
 
 _LARGEST_ROW = 2**53
-_describe = partial(tensor_files.describe_tensors, accept_former=True)
-_read = partial(tensor_files.read_tensors, accept_former=True)
 
 
 def load_model(folder: Path) -> AdaptedModel:
@@ -64,21 +56,20 @@ def _loaded(files: RunFiles, run: RunDescription) -> AdaptedModel:
     from uniot.training.fit import build_method
 
     path, settings = files.model, run.checked_settings
-    outline = _describe(path)[0]
-    _check_rule_exists(files, settings, run, outline)
+    method_info(settings.method, run.method_package)
     if run.from_images and not files.backbone.is_file():
         raise RunFolderError(f"{files.backbone} is missing: the run was made from images. Make the run again.")
-    reader = ImageReader.outlined(files.backbone, accept_former=run.is_former) if run.from_images else None
-    width = _checked_width(path, upgraded_tensors(outline, run.rule), run, settings, reader)
-    tensors = StoredTensors(str(path), upgraded_tensors(_read(path)[0], run.rule))
-    stored_features, about = _read(files.features)
+    reader = ImageReader.outlined(files.backbone) if run.from_images else None
+    width = _checked_width(path, describe_tensors(path)[0], run, settings, reader)
+    tensors = StoredTensors(str(path), read_tensors(path)[0])
+    stored_features, about = read_tensors(files.features)
     if about.get("fingerprint") != run.fingerprint:
         names = f"{path.name} and {files.features.name}"
         raise RunFolderError(f"{files.folder} mixes files of two runs ({names} disagree). Make the run again.")
     features = StoredTensors(str(files.features), stored_features)
     # A step may lack one of its numbers, which is NaN then.
     tensors.check_finite(leave_out=("history", "history.class_mass"))
-    reader = None if reader is None else reader.filled(files.backbone, accept_former=run.is_former)
+    reader = None if reader is None else reader.filled(files.backbone)
     method = build_method(tuple(run.input_shape), len(run.classes), settings, reader)
     method.load_state_dict(tensors.below("method.").tensors)
     method.eval()
@@ -88,8 +79,6 @@ def _loaded(files: RunFiles, run: RunDescription) -> AdaptedModel:
     if method.has_own_space and prototypes is not None:
         width = prototypes.shape[1]
     features.take("target", (None, width), torch.float16)
-    if run.is_former:
-        tensors = _with_scores(tensors, features, method)
     return _restored(run, tensors, features, method, reader)
 
 
@@ -125,13 +114,11 @@ def _restored(
     n_features = len(target) if rows is None else len(rows)
     target_features = features.take("target", (n_features, width), torch.float16)
     source = features.take("source", (None, width), torch.float16)
-    stored_absence = tensors.take("absence", (n_classes,), torch.float64, low=0, high=1)
     shape = (len(target),)
     return AdaptedModel(
         method=method,
         groups=PrivateGroups(target.group[~target.known], centres, run.number),
-        # Earlier versions stored another score; a run that was shared has nothing to compute it from.
-        absence=absence(target, n_classes) if len(target) else stored_absence.numpy(),
+        absence=tensors.take("absence", (n_classes,), torch.float64, low=0, high=1).numpy(),
         classes=np.array(run.classes),
         unknown=run.unknown,
         settings=run.checked_settings,
@@ -154,6 +141,7 @@ def _restored(
         reliability=run.reliability,
         feature_rows=rows,
         nearest_groups=nearest_groups,
+        feature_names=None if run.feature_names is None else tuple(run.feature_names),
         **_answers(tensors, target, n_classes, width),
     )
 
@@ -161,7 +149,7 @@ def _restored(
 def _class_log_odds(tensors: StoredTensors, n_target: int, n_classes: int) -> np.ndarray:
     """Return the log odds of the classes by the rule, (n_target, n_classes); no rows if the run does not have them."""
     stored = tensors.tensors.get("target.class_log_odds")
-    if stored is None or not len(stored):
+    if stored is not None and not len(stored):
         return np.zeros((0, n_classes), dtype=np.float16)
     return np.asarray(tensors.take("target.class_log_odds", (n_target, n_classes), torch.float16, high=0).numpy())
 
@@ -173,11 +161,8 @@ def _answers(tensors: StoredTensors, target: Prediction, n_classes: int, width: 
         return {"target_nearest": target.nearest}
     rows = own.take("rows", (None,), torch.int64, low=0).numpy()
     classes = own.take("classes", (len(rows),), torch.int64).numpy()
-    answers = Answers(rows, classes)
-    # Earlier versions stored no marks.
-    if "inferred" in own.tensors:
-        marks = (own.take(name, (len(rows),), torch.bool).numpy() for name in ("inferred", "moves_line"))
-        answers = Answers(rows, classes, *marks)
+    marks = (own.take(name, (len(rows),), torch.bool).numpy() for name in ("inferred", "moves_line"))
+    answers = Answers(rows, classes, *marks)
     if len(np.unique(rows)) != len(rows):
         raise RunFolderError(f"{tensors.where} has two answers about one sample. {MAKE_AGAIN}")
     answers.check(len(target), n_classes)
@@ -219,38 +204,3 @@ def _history(run: RunDescription, tensors: StoredTensors) -> History:
         if rows is None or rows.dtype != torch.float64 or (rows.numel() and rows.shape[1:] != (n_columns,)):
             raise RunFolderError(f"{tensors.where} has no {name} of {n_columns} columns. {MAKE_AGAIN}")
     return History.of(run.columns, tensors.tensors)
-
-
-def _check_rule_exists(files: RunFiles, settings: Settings, run: RunDescription, names: Iterable[str]) -> None:
-    """Raise RunFolderError for a run whose decision rule has changed since: in the former format all but UniOT."""
-    info = METHODS.get(settings.method)
-    is_uniot = info is not None and "uniot" in (info.name, info.variant_of)
-    if has_replaced_rule(names) or (run.is_former and not is_uniot):
-        raise RunFolderError(
-            f"{files.folder} was made by an earlier version of uniot, with a rule of {settings.method} that no longer "
-            "exists: it has no model. Its predictions and settings can still be read, as Run.open(folder).predictions "
-            "and .settings. For a model, adapt again: "
-            + command("adapt", "labelled/", "unlabelled/", "--settings", files.settings, "--out", "new/")
-        )
-
-
-def _with_scores(tensors: StoredTensors, features: StoredTensors, method: Method) -> StoredTensors:
-    """Add what a run of UniOT in the former format lacks: scores of being known, class probabilities and confidence.
-
-    The former confidence was the score of being known. Class probabilities are computed from the stored features.
-    """
-    nearest = tensors.take("target.nearest", (None,), torch.int64, low=0)
-    known = tensors.take("target.known", (len(nearest),), torch.bool)
-    score = tensors.take("target.confidence", (len(nearest),), torch.float64, low=0, high=1)
-    odds = score / (1 - score).clamp_min(1e-16)
-    target = features.take("target", (len(nearest), None), torch.float16).float()
-    calibration = Calibration()
-    of_classes = calibration.class_probabilities(method.decide(target).odds)
-    of_class = of_classes.gather(1, nearest.clamp_max(of_classes.shape[1] - 1)[:, None])[:, 0]
-    added = {
-        "target.known_score": score,
-        "target.shares": tensors.tensors.get("target_shares", odds),
-        "target.class_probability": of_class,
-        "target.confidence": calibration.confidence(odds, of_class, known),
-    }
-    return StoredTensors(tensors.where, {**tensors.tensors, **added})

@@ -1,4 +1,4 @@
-"""Show the samples of a run to people: their pictures, and the annotations of the labelling page.
+"""The pictures of a run's samples.
 
 A run made from image files keeps their paths; a run made from arrays of pixels, such as the demo, keeps the pictures
 themselves.
@@ -6,35 +6,25 @@ themselves.
 
 from __future__ import annotations
 
-import hashlib
 import io
 import json
-import sqlite3
 from collections.abc import Sequence
-from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
-from urllib.parse import quote
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
-from uniot.discovery.annotations import Annotations, class_place
 from uniot.errors import DataError, RunFolderError
 from uniot.images.decoding import UnreadableImage, decoded, memory_for_encoded, read_image
 from uniot.io.files import MOST_TEXT_BYTES, parse_json, read_bounded, write_text
-from uniot.io.predictions import Prediction, read_predictions
 from uniot.io.tensor_files import StoredTensors, read_tensors, write_tensors
-from uniot.io.text import as_utf8
-from uniot.rejection.answers import Answers
 from uniot.runs.files import RunFiles
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
     from uniot.images.files import ImageFile
-    from uniot.training.model import AdaptedModel
 
 Collection = Literal["source", "target"]
 
@@ -93,8 +83,13 @@ class Pictures:
 
 def write_places(folder: Path, source: Sequence[ImageFile], target: Sequence[ImageFile]) -> None:
     """Write the paths of the images of a run to its folder, with every link resolved."""
+    write_paths(folder, *([str(file.path) for file in files] for files in (source, target)))
+
+
+def write_paths(folder: Path, source: Sequence[str], target: Sequence[str]) -> None:
+    """Write the paths of image files of a run to its folder, with every link resolved."""
     places = {"source": source, "target": target}
-    paths = {name: [str(file.path.resolve()) for file in files] for name, files in places.items()}
+    paths = {name: [str(Path(path).resolve()) for path in of_one] for name, of_one in places.items()}
     write_text(RunFiles(folder).image_paths, json.dumps(paths))
 
 
@@ -135,91 +130,3 @@ def _as_jpeg(image: Image) -> bytes:
     stream = io.BytesIO()
     image.save(stream, "JPEG", quality=80)
     return stream.getvalue()
-
-
-FILE = RunFiles(Path()).annotations.name
-FORMAT = "uniot-labels-1"
-
-_Rows = tuple[dict[str, str], list[tuple[int, int, int, int]], list[tuple[int, str]]]
-
-
-def read_annotations(model: AdaptedModel, folder: Path) -> Annotations | None:
-    """Return the annotations of a run; None if there are none, or only those of an earlier run in the folder.
-
-    Args:
-        model: the model as it was saved.
-        folder: the run folder.
-
-    Raises:
-        RunFolderError: the annotations are damaged.
-    """
-    files = RunFiles(folder)
-    path = files.annotations
-    if not path.is_file() or not files.predictions.is_file():
-        return None
-    samples, n_groups = read_predictions(files.predictions).names, model.groups.n_groups
-    classes = [as_utf8(str(name)) for name in model.classes.tolist()]
-    try:
-        about, standings, names = _read(path)
-    except sqlite3.DatabaseError as error:
-        raise RunFolderError(
-            f"{path} is damaged ({error}). Move it away to use the run without its names; {files.labels.name}, if it "
-            "was written, can still be read."
-        ) from error
-    start = start_places(model.target, n_groups)
-    if about != {"format": FORMAT, "run": run_digest(model.fingerprint, samples, classes, start)}:
-        return None
-    place, (by_hand, cannot_tell) = start.copy(), told_rows(model.answers, len(start))
-    for row, now, person, unsure in standings:
-        place[row], by_hand[row], cannot_tell[row] = now, bool(person), bool(unsure)
-    group_names = {number: name for number, name in names if name}
-    return Annotations.of(samples, start, place, by_hand, cannot_tell, group_names, classes, n_groups, model.answers)
-
-
-def told_rows(answers: Answers, n_samples: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return which samples have an answer, and about which a person could not say; two masks, (n_samples,)."""
-    told, unsure = np.zeros(n_samples, dtype=bool), np.zeros(n_samples, dtype=bool)
-    told[answers.decided.rows] = True
-    unsure[answers.rows] = ~told[answers.rows]
-    return told, unsure
-
-
-def start_places(answers: Prediction, n_groups: int) -> NDArray[np.int64]:
-    """Return the place of each sample before any annotation, (n_samples,); ungrouped ones form the last group."""
-    groups = np.where(answers.group < 0, n_groups, answers.group)
-    return np.asarray(np.where(answers.known, class_place(0) - answers.nearest, groups), dtype=np.int64)
-
-
-def run_digest(fingerprint: str, samples: Sequence[str], classes: Sequence[str], start: np.ndarray) -> str:
-    """Return a digest of everything that an annotation refers to; it differs between runs."""
-    described = json.dumps([fingerprint, list(samples), list(classes), start.tolist()])
-    return hashlib.sha256(described.encode()).hexdigest()
-
-
-def has_column(connection: sqlite3.Connection, table: str, column: str) -> bool:
-    """Return whether a table of a database has a column."""
-    found = connection.execute("SELECT 1 FROM pragma_table_info(?) WHERE name = ?", (table, column))
-    return found.fetchone() is not None
-
-
-def _read(path: Path) -> _Rows:
-    """Read the database without writing; in a folder that cannot be written, no labelling page can change it."""
-    address = f"file:{quote(str(path.absolute()))}"
-    try:
-        return _rows(f"{address}?mode=ro")
-    except sqlite3.OperationalError:
-        return _rows(f"{address}?immutable=1")
-
-
-def _rows(address: str) -> _Rows:
-    with closing(sqlite3.connect(address, uri=True, isolation_level=None)) as connection:
-        if not connection.execute("SELECT 1 FROM sqlite_master").fetchone():
-            return {}, [], []
-        connection.execute("BEGIN")  # one consistent state, even if a page writes at the same time
-        # Earlier versions did not store "cannot tell".
-        unsure = "cannot_tell" if has_column(connection, "samples", "cannot_tell") else "0"
-        return (
-            dict(connection.execute("SELECT key, value FROM about")),
-            connection.execute(f"SELECT row, place, by_hand, {unsure} FROM samples").fetchall(),
-            connection.execute("SELECT number, name FROM groups").fetchall(),
-        )

@@ -12,19 +12,24 @@ import numpy as np
 
 from uniot.config import ImageSettings, Settings
 from uniot.errors import DataError, RunFolderError
+from uniot.io.columns import Columns
 from uniot.io.embedding_files import read_labels
 from uniot.io.files import MOST_SETTINGS_BYTES, parse_json, read_bounded
 from uniot.io.predictions import Predictions, read_predictions
 from uniot.io.text import as_utf8, command, counted, read_inputs, read_settings
 from uniot.metrics.evaluate import Evaluation, evaluate
+from uniot.runs.annotations import read_annotations
 from uniot.runs.description import describe_run
 from uniot.runs.files import RunFiles
+from uniot.runs.gene_projection import GeneProjection
+from uniot.runs.group_descriptions import MARKER_GENES, GroupDescriptions
 from uniot.runs.loading import load_model
-from uniot.runs.pictures import Pictures, read_annotations
+from uniot.runs.pictures import Pictures
 from uniot.runs.saving import RunWriter, is_saved
+from uniot.runs.texts import Texts
 
 if TYPE_CHECKING:
-    from uniot.discovery.annotations import Annotations
+    from uniot.annotations.annotations import Annotations
     from uniot.training.model import AdaptedModel
 
 Average = Literal["class", "instance"]
@@ -65,7 +70,7 @@ class Run:
         """Open a finished run. Annotations of the labelling page are applied to its model.
 
         Args:
-            folder: the run folder; that of an earlier version, too.
+            folder: the run folder.
             private_prior: fraction of the target that is to be unknown, from 0 to 1; as in the run if None.
             prefer: "known" or "unknown" moves the threshold towards that side; as in the run if None.
 
@@ -128,7 +133,7 @@ class Run:
         """Return the model after all that people decided: their answers, the preference, places and names.
 
         Raises:
-            RunFolderError: the model is damaged, or its rule no longer exists.
+            RunFolderError: the model is damaged.
             DataError: a preference was given and the run was shared without its target.
         """
         if self._annotations is None:
@@ -159,11 +164,39 @@ class Run:
 
     @cached_property
     def pictures(self) -> Pictures | None:
-        """Return the pictures of the samples; None if the run was made from embeddings."""
+        """Return the pictures of the samples; None if the run has none."""
         pictures = Pictures.open(self.folder)
         if pictures is not None:
             self._check_count("the pictures", pictures.count("target"))
         return pictures
+
+    @cached_property
+    def texts(self) -> Texts | None:
+        """Return the texts or links of the samples; None if the run has none."""
+        texts = Texts.open(self.folder)
+        if texts is not None:
+            self._check_count("the texts", texts.count("target"))
+        return texts
+
+    @cached_property
+    def group_descriptions(self) -> GroupDescriptions | None:
+        """Return what describes the groups, by the numbers that the run gave them; None if nothing does."""
+        return GroupDescriptions.open(self.folder)
+
+    @property
+    def noun(self) -> str:
+        """Return what a sample is called, in the singular: image, text, cell or sample."""
+        if self.pictures is not None:
+            return "image"
+        if self.texts is not None and not self.texts.are_links:
+            return "text"
+        described = self.group_descriptions is not None and self.group_descriptions.kind == MARKER_GENES
+        return "cell" if described or self.inputs.get("target", "").endswith(".h5ad") else "sample"
+
+    @cached_property
+    def gene_projection(self) -> GeneProjection | None:
+        """Return the principal components that the run computed from gene expression; None for other samples."""
+        return GeneProjection.open(self.folder)
 
     @cached_property
     def metrics(self) -> Mapping[str, Any] | None:
@@ -218,7 +251,7 @@ class Run:
         """
         self.require_target("to evaluate")
         if isinstance(labels, (str, Path)):
-            labels = read_labels(Path(labels), self.predictions.names)
+            labels = read_labels(Path(labels), self.predictions.names, Columns.of_inputs(self.inputs))
         if rows is None and self.model.labelled_by_people.any():
             rows = ~self.model.labelled_by_people
             if not rows.any():
@@ -262,7 +295,7 @@ def evaluate_model(
     model: AdaptedModel, labels: object, average: Average = "class", rows: np.ndarray | None = None
 ) -> Evaluation:
     """Return the scores of a model's predictions for its target; arguments as in `Run.evaluate`."""
-    from uniot.training.fit import labels_as_classes
+    from uniot.training.true_labels import labels_as_classes
 
     truth = labels_as_classes(labels, model.classes, "labels")
     if len(truth) != len(model.target):
@@ -309,13 +342,12 @@ def preference_line(model: AdaptedModel) -> str | None:
 
 def _predictions_of(model: AdaptedModel, names: list[str]) -> Predictions:
     target = model.target
-    texts = [as_utf8(str(name)) for name in model.classes.tolist()]
     return Predictions(
         names=names,
         labels=np.array([as_utf8(str(label)) for label in model.labels(target).tolist()], dtype=str),
         known=target.known,
         confidence=target.confidence,
-        nearest_classes=np.array(texts, dtype=str)[target.nearest],
+        nearest_classes=np.array(model.class_names, dtype=str)[target.nearest],
         groups=target.group,
         group_confidence=target.group_confidence,
     )

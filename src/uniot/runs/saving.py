@@ -14,21 +14,29 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from uniot.annotations.places import start_places
 from uniot.errors import RunFolderError
 from uniot.io.csv_tables import write_table
 from uniot.io.files import only_one_writer, replacing, write_text
 from uniot.io.predictions import Prediction, PredictionWriter, read_predictions
 from uniot.io.tensor_files import describe_tensors, read_tensors, write_tensors
 from uniot.io.text import as_utf8, command
-from uniot.runs.files import LABEL_COLUMNS, RunFiles, contents_text
-from uniot.runs.pictures import read_annotations, start_places, write_pixels, write_places
+from uniot.methods.registry import METHODS
+from uniot.runs.annotations import read_annotations
+from uniot.runs.contents import contents_text
+from uniot.runs.files import LABEL_COLUMNS, RunFiles
+from uniot.runs.group_descriptions import GroupDescriptions
+from uniot.runs.pictures import write_paths, write_pixels, write_places
+from uniot.runs.texts import write_texts
 
 if TYPE_CHECKING:
     from types import TracebackType
 
     from uniot.data_quality.checks import CheckedCollections
+    from uniot.images.embedding import Skipped
     from uniot.images.files import ImageFile
-    from uniot.images.reading import Skipped
+    from uniot.io.shown import Shown
+    from uniot.runs.gene_projection import GeneProjection
     from uniot.training.model import AdaptedModel
 
 # A short write, of a table or a page, takes less than a second.
@@ -57,7 +65,7 @@ class RunWriter:
     def __init__(self, folder: Path, *, wait: bool = False) -> None:
         self.folder = folder
         self.files = RunFiles(folder)
-        self.checkpoints = Checkpoints(self.files)
+        self.checkpoints = CheckpointFile(self.files)
         self._wait_seconds = _SECONDS_TO_WAIT if wait else 0.0
         self._lock = ExitStack()
 
@@ -165,7 +173,9 @@ class RunWriter:
 
     def write_skipped(self, skipped: Sequence[Skipped]) -> None:
         """Write the images that could not be read, with the reason; no file if there are none."""
-        write_table(self.files.skipped, ("path", "reason"), [(one.name, one.reason) for one in skipped])
+        from uniot.images.embedding import write_skipped
+
+        write_skipped(self.files.skipped, skipped)
 
     def write_duplicates(self, pairs: Iterable[tuple[str, str]]) -> None:
         """Write pairs of equal files, a source name and a target name each; no file if there are none."""
@@ -183,6 +193,26 @@ class RunWriter:
         """Write the pictures of both collections: grey images from 0 to 1, (n_samples, height, width)."""
         write_pixels(self.folder, source, target)
 
+    def write_shown(self, source: Shown | None, target: Shown) -> None:
+        """Write what a person sees of the samples of both collections: texts or links, or the paths of image files."""
+        if target.kind == "image":
+            write_paths(self.folder, [] if source is None else source.values, target.values)
+        else:
+            write_texts(self.folder, source, target)
+
+    def write_descriptions(self, descriptions: GroupDescriptions) -> None:
+        """Write what describes the groups of the run, by their numbers."""
+        descriptions.write(self.folder)
+
+    def write_gene_projection(self, projection: GeneProjection) -> None:
+        """Write the principal components that the run computed from gene expression."""
+        projection.write(self.folder)
+
+    def add_to_contents(self, sentence: str) -> None:
+        """Add a sentence to the text that says what the folder contains."""
+        text = self.files.contents.read_text(encoding="utf-8") if self.files.contents.is_file() else ""
+        write_text(self.files.contents, f"{text}{sentence}\n")
+
     def write_card(self, text: str) -> None:
         """Write the model card of a shared run."""
         write_text(self.files.card, text)
@@ -198,7 +228,7 @@ class RunWriter:
                     shutil.move(folder / name, partial)
 
 
-class Checkpoints:
+class CheckpointFile:
     """The newest state of an unfinished run."""
 
     def __init__(self, files: RunFiles) -> None:
@@ -254,6 +284,7 @@ def save_model(
         "classes": model.classes.tolist(),
         "unknown": model.unknown,
         "settings": model.settings.model_dump(),
+        "method_package": METHODS.package_of(model.settings.method),
         "input_shape": model.input_shape,
         "columns": model.history.columns,
         "number": asdict(model.groups.number),
@@ -261,7 +292,8 @@ def save_model(
         "from_images": model.reader is not None,
         "threshold": None if model.threshold is None else asdict(model.threshold),
         "calibration": asdict(model.calibration),
-        "reliability": None if model.reliability is None else asdict(model.reliability),
+        "reliability": asdict(model.reliability),
+        **({} if model.feature_names is None else {"feature_names": list(model.feature_names)}),
     }
     write_tensors(files.model, _model_tensors(model), about)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -12,18 +12,25 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from uniot.data_quality.checks import CheckedCollections, LabelledSamples, check_collections
 from uniot.data_quality.class_names import class_name_warnings
 from uniot.data_quality.feature_values import feature_warnings
 from uniot.errors import DataError, SettingsError
+from uniot.images.embedding import ImageEmbeddings, ReadOptions, embed_images, lost_classes
 from uniot.io.arrays import as_inputs, scaled_rows, unit_rows
 from uniot.io.labels import as_labels
 from uniot.methods.fitted import GivenPrototypes
-from uniot.training.samples import Augment, Samples, ScaledRows, TensorSamples, in_order
+from uniot.training.features import embeddings_of_samples
+from uniot.training.samples import Augment, ImageSamples, Samples, ScaledRows, TensorSamples, in_order
 
 if TYPE_CHECKING:
     from uniot.config import Settings
     from uniot.images.backbones import ImageReader
+    from uniot.images.embedding import Skipped
+    from uniot.images.files import ImageFile
     from uniot.training.model import AdaptedModel
+    from uniot.training.processes import Processes
+    from uniot.training.source_model import SourceModel
 
 
 @dataclass(frozen=True)
@@ -34,12 +41,18 @@ class Domains:
         source: labelled samples.
         labels: class per source sample, text or integers, (n_source,).
         target: unlabelled samples.
-        in_target: whether each source sample is a target sample that somebody labelled, (n_source,).
+        in_target: whether each source sample is also in the target, bit for bit, (n_source,).
         digest: digest of the data, and of what made them from images.
         reader: what made the samples from images; None for arrays.
         prototypes: class prototypes that the user gives; None for those of the method.
-        class_sizes: number of labelled samples per class, (n_classes,), if `source` has other rows in their place.
+        class_sizes: number of labelled samples per class, (n_classes,), if `source` has class means in their place.
         feature_warnings: warnings about the numbers of both collections, as sentences.
+        source_names: names of the source samples, (n_source,); their numbers if None.
+        target_names: names of the target samples, (n_target,); their numbers if None.
+        annotated: whether each source sample is a target sample that a person labelled and that was added to the source
+            for this fit, (n_source,); none if None.
+        images: the images that the samples were made from; None for arrays.
+        feature_names: names of the features, (n_features,); None if they have none.
     """
 
     source: Samples
@@ -51,6 +64,11 @@ class Domains:
     prototypes: GivenPrototypes | None = None
     class_sizes: np.ndarray | None = None
     feature_warnings: tuple[str, ...] = ()
+    source_names: Sequence[str] | None = None
+    target_names: Sequence[str] | None = None
+    annotated: np.ndarray | None = None
+    images: ImagePair | None = None
+    feature_names: tuple[str, ...] | None = None
 
     @cached_property
     def classes(self) -> np.ndarray:
@@ -80,7 +98,8 @@ class Domains:
             )
         if not np.linalg.norm(rows, axis=1).all():
             raise DataError("a row of prototypes is zero and has no direction. Remove it or compute it again.")
-        unit = torch.from_numpy(unit_rows(torch.from_numpy(rows)))
+        # A reversed array has negative strides, which torch does not know.
+        unit = torch.from_numpy(unit_rows(torch.from_numpy(np.ascontiguousarray(rows))))
         digest = hashlib.sha256(f"{self.digest} {weight}".encode())
         digest.update(unit.numpy().data)
         return replace(self, digest=digest.hexdigest(), prototypes=GivenPrototypes(unit, weight))
@@ -92,12 +111,138 @@ class Domains:
     def check(self) -> None:
         """Raise DataError if there are fewer than two source classes or two target samples."""
         if len(self.classes) < 2:
-            raise DataError(f"the source has one class only, {self.classes.tolist()[0]!r}. Give at least two classes.")
+            raise DataError(f"the source has only one class, {self.classes.tolist()[0]!r}. Give at least two classes.")
         if len(self.target) < 2:
             raise DataError(
                 "the target has a single sample, and the method compares target samples with each other. Fit on a "
                 "collection, then use `predict` for single samples."
             )
+
+    def find_faults(self, model: AdaptedModel) -> CheckedCollections:
+        """Return source labels that are probably wrong and near-duplicates, by the embeddings of a fitted model."""
+        has_source = self.class_sizes is None
+        names = [str(row) for row in range(len(self.source))] if self.source_names is None else self.source_names
+        source = LabelledSamples(
+            self._embeddings(self.source, model) if has_source else np.zeros((0, 0)),
+            names if has_source else [],
+            self.labels if has_source else self.labels[:0],
+            self.annotated,
+        )
+        names = [str(row) for row in range(len(self.target))] if self.target_names is None else self.target_names
+        predicted = model.labels(model.target)
+        return check_collections(source, LabelledSamples(self._embeddings(self.target, model), names, predicted))
+
+    def _embeddings(self, samples: Samples, model: AdaptedModel) -> np.ndarray:
+        """Return the samples as given; if a network was trained on images, its embeddings of them."""
+        if self.reader is not None and self.reader.fine_tunes:
+            return embeddings_of_samples(model.method, samples, torch.arange(len(samples))).numpy()
+        if isinstance(samples, ScaledRows):
+            return samples.array
+        return torch.cat(list(in_order(samples))).numpy()
+
+
+@dataclass(frozen=True)
+class ImagePair:
+    """Two collections of images with their embeddings.
+
+    Attributes:
+        source: labelled images; none if a source model is adapted.
+        target: unlabelled images.
+        lost_classes: classes of which no image could be read, each with one of the files that were skipped.
+    """
+
+    source: ImageEmbeddings
+    target: ImageEmbeddings
+    lost_classes: Mapping[str, Skipped] = field(default_factory=dict)
+
+    @property
+    def skipped(self) -> list[Skipped]:
+        """Return the files of either collection that could not be read."""
+        return [*self.source.skipped, *self.target.skipped]
+
+    @property
+    def duplicates(self) -> list[tuple[str, str]]:
+        """Return pairs of identical files, by name: the first such file of the source, and the file of the target."""
+        first: dict[str, ImageFile] = {}
+        for file, content in zip(self.source.files, self.source.contents, strict=True):
+            first.setdefault(content, file)
+        pairs = [
+            (first[content], file)
+            for file, content in zip(self.target.files, self.target.contents, strict=True)
+            if content in first
+        ]
+        # An image of the target that somebody labelled is in both collections on purpose.
+        return [(source.name, target.name) for source, target in pairs if source.path != target.path]
+
+
+def read_images(
+    source: Sequence[ImageFile],
+    target: Sequence[ImageFile],
+    reader: ImageReader,
+    settings: Settings,
+    options: ReadOptions | None = None,
+    *,
+    source_model: SourceModel | None = None,
+    processes: Processes | None = None,
+) -> Domains:
+    """Run the frozen part of a backbone over two collections of images, and return them as domains.
+
+    Args:
+        source: images with labels; empty if a source model is adapted.
+        target: images whose labels, if any, are not used.
+        reader: backbone, and what of it is trained.
+        settings: of the fit.
+        options: how files are read.
+        source_model: model that is adapted without labelled images; None if there are some.
+        processes: processes that share the work.
+
+    Returns:
+        The domains of the images that could be read.
+
+    Raises:
+        DataError: no image of the target can be read, or only those of one class of the source.
+    """
+    options, labelled, lost = options or ReadOptions(), ImageEmbeddings.none(), {}
+    if source:
+        labelled = embed_images(source, reader, options, processes, collection="source")
+        lost = lost_classes(source, labelled)
+    unlabelled = embed_images(target, reader, options, processes, collection="target")
+    images = ImagePair(labelled, unlabelled, lost)
+    names = [file.name for file in unlabelled.files]
+    if source_model is not None:
+        return replace(source_model.domains(unlabelled.values, settings), target_names=names, images=images)
+    labels = np.array([str(file.label) for file in labelled.files])
+    contents = [*labelled.contents, "|", *unlabelled.contents, "|", *labels.tolist()]
+    reading = reader.settings.model_dump_json(exclude={"weights"})
+    digest = hashlib.sha256("\n".join([reading, reader.backbone.digest, *contents]).encode())
+    paths = {file.path for file in unlabelled.files}
+    return Domains(
+        _image_samples(labelled, reader, settings),
+        labels,
+        _image_samples(unlabelled, reader, settings),
+        np.isin(labelled.contents, unlabelled.contents),
+        digest.hexdigest(),
+        reader,
+        source_names=[file.name for file in labelled.files],
+        target_names=names,
+        annotated=np.array([file.path in paths for file in labelled.files]),
+        images=images,
+    )
+
+
+def _image_samples(images: ImageEmbeddings, reader: ImageReader, settings: Settings) -> Samples:
+    if reader.settings.fine_tune == "all":
+        return ImageSamples(images.files, reader.preparation)
+    if reader.settings.fine_tune == "none":
+        return ScaledRows(images.values, settings.input_norm)
+    return TensorSamples(image_inputs(images.values, reader, settings))
+
+
+def image_inputs(values: np.ndarray, reader: ImageReader, settings: Settings) -> Tensor:
+    """Return the output of the backbone's frozen part as inputs of the method, (n_images, …)."""
+    if reader.settings.fine_tune == "none":
+        return scaled_rows(values, settings.input_norm)
+    return torch.from_numpy(values)
 
 
 def domains_from_arrays(
@@ -117,7 +262,7 @@ def domains_from_arrays(
         X_target: target embeddings or images, (n_target, …).
         settings: the settings of the fit.
         augment: (images, generator) -> images for the labelled images of a batch; none if None.
-        feature_names: names of the features, (n_features,), for warnings; they are numbered if None.
+        feature_names: names of the features, (n_features,); they are numbered in warnings if None.
 
     Returns:
         The domains, with a digest of their data and warnings about it.
@@ -148,7 +293,15 @@ def domains_from_arrays(
         # A source model is trained with the source in place of the target.
         collections = {"source": source.array} if X_target is X else {"source": source.array, "target": target.array}
         warnings = feature_warnings(collections, feature_names)
-    return Domains(source, labels, target, in_target, digest.hexdigest(), feature_warnings=warnings)
+    return Domains(
+        source,
+        labels,
+        target,
+        in_target,
+        digest.hexdigest(),
+        feature_warnings=warnings,
+        feature_names=None if feature_names is None else tuple(map(str, feature_names)),
+    )
 
 
 def is_row_of(rows: Iterable[Tensor], others: Iterable[Tensor]) -> np.ndarray:

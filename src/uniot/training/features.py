@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from uniot.io.arrays import in_blocks
+from uniot.io.arrays import blocks_of
 from uniot.methods.base import Method
 from uniot.methods.decision import Decision
 from uniot.training.samples import Samples
@@ -59,11 +59,12 @@ def _device(method: Method) -> torch.device:
 
 def decide_in_blocks(decide: Callable[[Tensor], Decision], features: Tensor) -> Decision:
     """Return the decision about transformed features, (n_samples, n_features), block by block."""
-
-    def odds_and_known(rows: Tensor) -> Tensor:
-        decision = decide(rows)
-        return torch.cat([decision.odds, decision.known[:, None].to(decision.odds)], dim=1)
-
-    # One tensor per block, because `in_blocks` returns one: the odds, and 0 or 1 for known in the last column.
-    joined = in_blocks(odds_and_known, features, _BLOCK_ROWS)
-    return Decision(joined[:, :-1], joined[:, -1] == 1)
+    odds: Tensor | None = None
+    known = torch.empty(len(features), dtype=torch.bool)
+    for place, block in blocks_of(features, _BLOCK_ROWS):
+        decision, n_rows = decide(block), place.stop - place.start
+        if odds is None:
+            odds = decision.odds.new_empty(len(features), decision.odds.shape[1])
+        odds[place], known[place] = decision.odds[:n_rows], decision.known[:n_rows]
+    assert odds is not None
+    return Decision(odds, known)

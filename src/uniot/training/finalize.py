@@ -1,9 +1,8 @@
-"""The end of a run: fit the rule to the whole target, group unknown samples, and estimate the reliability."""
+"""The end of a fit, in three steps: fit the rule to the whole target, calibrate its odds, group the unknown samples."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import chain
 
 import numpy as np
@@ -13,17 +12,16 @@ from torch import Tensor
 from uniot.config import Settings
 from uniot.discovery.class_count import NumberOfClasses, SeenTarget, number_of_private_classes
 from uniot.discovery.groups import LabelledFeatures, PrivateGroups, absence, private_groups
-from uniot.images.backbones import ImageReader
 from uniot.io.arrays import unit_rows
 from uniot.io.predictions import Prediction
 from uniot.methods.base import FinalFeatures, Method
-from uniot.methods.decision import fit_calibration, threshold_for
+from uniot.methods.decision import Calibration, Decision, fit_calibration, threshold_for
 from uniot.methods.fitted import ClassSums
-from uniot.methods.unincm.reliability import assess, data_warnings
 from uniot.rejection.answers import Answers
 from uniot.rejection.local import class_log_odds
+from uniot.reliability import Reliability, assess, data_warnings
+from uniot.training.domains import Domains
 from uniot.training.features import decide_in_blocks, embeddings_of_samples, features_of_samples
-from uniot.training.history import History
 from uniot.training.model import AdaptedModel
 from uniot.training.processes import Processes
 from uniot.training.samples import Samples, generator_for
@@ -42,58 +40,79 @@ _RULE, _SOURCE_ROWS, _COUNTED_ROWS, _SPACE = 101, 102, 103, 104
 
 def finalize(
     method: Method,
-    source: Samples,
-    source_classes: Tensor,
-    target: Samples,
-    *,
-    classes: np.ndarray,
-    unknown: str | int,
+    domains: Domains,
     settings: Settings,
-    history: History,
-    fingerprint: str,
-    in_target: Tensor | None = None,
-    reader: ImageReader | None = None,
+    *,
+    unknown: str | int,
     processes: Processes | None = None,
-    warnings: Sequence[str] = (),
-    class_sizes: np.ndarray | None = None,
     rule_target: Samples | None = None,
     answers: Answers | None = None,
 ) -> AdaptedModel:
-    """Fit the rule to the target and group the unknown samples.
+    """Return the fitted model of a trained method.
 
     If there are several processes, each computes its own part of the target, and all return the same model.
 
     Args:
         method: trained; changed in place and moved to the CPU.
-        source: labelled samples.
-        source_classes: class index per labelled sample, (n_samples,).
-        target: the unlabelled samples of the training.
-        classes: source classes, text or integers, (c,).
-        unknown: label of unknown samples.
+        domains: source and target of the training.
         settings: resolved settings.
-        history: numbers step by step.
-        fingerprint: of data and settings.
-        in_target: whether each labelled sample is one of the target's, (n_samples,); none is if None.
-        reader: of images; None if the samples are arrays.
+        unknown: label of unknown samples.
         processes: that share the work; one if None.
-        warnings: about the settings; the model keeps them with those about the data.
-        class_sizes: number of labelled samples per class, (n_classes,), if `source` has other rows in their place.
-        rule_target: samples that the rule is fitted to, if `target` is only a part of them; `target` if None.
+        rule_target: samples that the rule is fitted to, if the target of `domains` is only a part of them.
         answers: labels of people for samples of the target; none if None.
 
     Returns:
-        The adapted model.
+        The fitted model, without history and fingerprint.
     """
     processes = processes or Processes()
-    in_target = torch.zeros(len(source_classes), dtype=torch.bool) if in_target is None else in_target
+    target = fit_rule(method, domains, settings, processes, rule_target)
+    reliability, calibration = calibrate(method, target, domains)
+    model = _decided(method, target, calibration, domains, settings, unknown, processes)
+    model = replace(model, reliability=reliability)
+    if answers is not None and len(answers):
+        model = model.with_answers(answers)
+    return with_groups(model, target.counted.numpy(), target.embeddings)
+
+
+@dataclass(frozen=True)
+class TargetByRule:
+    """The target as the fitted rule sees it.
+
+    Attributes:
+        decision: about this process's part of the target, without a preference; the rest is the same in all processes.
+        known: whether each target sample is known, (n_target,).
+        transformed: target features by the method's `transform`, (n_target, width).
+        source: transformed features of labelled samples.
+        input_shape: of one sample.
+        counted: sorted rows of the target that private classes are counted and odds calibrated on, (n_rows,).
+        features: of these rows before `transform`, unit rows, (n_rows, n_features).
+        embeddings: of these rows, if private classes are counted among the embeddings; None for transformed features.
+    """
+
+    decision: Decision
+    known: Tensor
+    transformed: Tensor
+    source: LabelledFeatures
+    input_shape: tuple[int, ...]
+    counted: Tensor
+    features: np.ndarray
+    embeddings: np.ndarray | None
+
+
+def fit_rule(
+    method: Method, domains: Domains, settings: Settings, processes: Processes, rule_target: Samples | None = None
+) -> TargetByRule:
+    """Fit the rule of a trained method, and decide about the target by it. Arguments as in `finalize`."""
+    source, target, classes = domains.source, domains.target, class_index(domains)
+    in_target = torch.from_numpy(domains.in_target)
     trained, shape = features_of_samples(method, target, _own_part(torch.arange(len(target)), processes))
-    seen = _even_rows(source_classes, _MOST_SOURCE_ROWS, generator_for(settings.seed, _SOURCE_ROWS))
+    seen = _even_rows(classes, _MOST_SOURCE_ROWS, generator_for(settings.seed, _SOURCE_ROWS))
     own_source, _ = features_of_samples(method, source, _own_part(seen, processes))
     labelled = processes.gather_parts(own_source, len(seen))
     counted = _some_rows(len(target), _MOST_COUNTED_ROWS, generator_for(settings.seed, _COUNTED_ROWS))
     class_sums, embeddings = None, None
     if method.has_own_space:
-        class_sums = _class_sums(method, source, source_classes, in_target, seen, labelled, len(classes), processes)
+        class_sums = _class_sums(method, domains, seen, labelled, processes)
     elif settings.n_private_classes is None:
         own_embeddings = embeddings_of_samples(method, target, _own_part(counted, processes))
         embeddings = processes.gather_parts(own_embeddings, len(counted)).numpy()
@@ -105,7 +124,7 @@ def finalize(
     whole = method.finalize(
         FinalFeatures(
             source=labelled,
-            classes=source_classes[seen],
+            classes=classes[seen],
             in_target=in_target[seen],
             target=of_rule,
             whole_target=lambda: processes.gather_parts(of_rule, n_rule),
@@ -116,71 +135,105 @@ def finalize(
     )
     own = method.transform(trained) if whole is None or rule_target else whole[processes.part(len(target))]
     decision = decide_in_blocks(method.decide, own)
-    target_odds = processes.gather_parts(decision.odds.max(dim=1).values, len(target)).numpy()
-    rule_known = processes.gather_parts(decision.known.byte(), len(target)).bool()
-    transformed = processes.gather_parts(own, len(target))
-    features = unit_rows(transformed)
-    # Before smoothing, which makes the samples of a neighbourhood equal.
-    given = unit_rows(processes.gather_parts(trained, len(target))[counted])
-    sizes = torch.bincount(source_classes, minlength=len(classes)) if class_sizes is None else class_sizes
-    # The accuracy is estimated for the rule without a preference, which says nothing about the target.
-    reliability = assess(
-        method.statistics,
-        known_fraction=float(rule_known.double().mean()),
-        others=(
-            *data_warnings(given, rule_known.numpy(), len(target), classes.tolist(), sizes.tolist()),
-            *warnings,
-        ),
-    )
-    of_some = decide_in_blocks(method.decide, transformed[counted])
-    calibration = fit_calibration(of_some.odds, of_some.known, reliability.known_accuracy, reliability.unknown_accuracy)
-    class_probability = calibration.class_probabilities(decision.odds).max(dim=1).values
-    of_classes = processes.gather_parts(class_log_odds(decision.odds).half(), len(target)).numpy()
-    threshold = threshold_for(target_odds, settings.private_prior, settings.prefer)
-    decision = decision.by_threshold(threshold)
-    nearest = processes.gather_parts(decision.nearest, len(target)).numpy()
-    known = processes.gather_parts(decision.known.byte(), len(target)).bool().numpy()
-    known_score = processes.gather_parts(decision.known_score, len(target)).numpy()
-    confidence = processes.gather_parts(decision.confidence(calibration), len(target)).numpy()
-    width, alone = features.shape[1], np.full(len(known), -1, dtype=np.int64)
-    no_groups = PrivateGroups(alone[~known], np.zeros((0, width), np.float32), NumberOfClasses(0, (0, 0)))
-    predicted = Prediction(nearest, known, known_score, confidence, alone, np.zeros(len(known)))
-    model = AdaptedModel(
-        method=method,
-        groups=no_groups,
-        absence=absence(predicted, len(classes)),
-        classes=classes,
-        unknown=unknown,
-        settings=settings,
-        input_shape=shape,
-        target=predicted,
-        target_features=features,
+    return TargetByRule(
+        decision,
+        known=processes.gather_parts(decision.known.byte(), len(target)).bool(),
+        transformed=processes.gather_parts(own, len(target)),
         source=LabelledFeatures(
             _source_features(method, labelled, in_target[seen]),
-            source_classes[seen].numpy(),
-            seen.numpy() if class_sizes is None else np.full(len(seen), -1),
+            classes[seen].numpy(),
+            # A source model has class means in place of samples.
+            seen.numpy() if domains.class_sizes is None else np.full(len(seen), -1),
         ),
-        history=history,
-        fingerprint=fingerprint,
-        reader=reader,
+        input_shape=shape,
+        counted=counted,
+        # Before smoothing, which makes the samples of a neighbourhood equal.
+        features=unit_rows(processes.gather_parts(trained, len(target))[counted]),
+        embeddings=embeddings,
+    )
+
+
+def calibrate(method: Method, target: TargetByRule, domains: Domains) -> tuple[Reliability, Calibration]:
+    """Estimate the accuracy on the target without labels, and calibrate the odds of the rule to it.
+
+    The accuracy is estimated for the rule without a preference, which says nothing about the target.
+
+    Args:
+        method: with its rule fitted.
+        target: from `fit_rule`.
+        domains: source and target.
+    """
+    sizes = domains.class_sizes
+    if sizes is None:
+        sizes = np.unique(domains.labels, return_counts=True)[1]
+    reliability = assess(
+        method.statistics,
+        known_fraction=float(target.known.double().mean()),
+        others=data_warnings(
+            target.features, target.known.numpy(), len(domains.target), domains.classes.tolist(), sizes.tolist()
+        ),
+    )
+    some = decide_in_blocks(method.decide, target.transformed[target.counted])
+    calibration = fit_calibration(some.odds, some.known, reliability.known_accuracy, reliability.unknown_accuracy)
+    return reliability, calibration
+
+
+def _decided(
+    method: Method,
+    target: TargetByRule,
+    calibration: Calibration,
+    domains: Domains,
+    settings: Settings,
+    unknown: str | int,
+    processes: Processes,
+) -> AdaptedModel:
+    """Return the model with its decisions about the target by rule and preference, and without groups."""
+    n_target = len(domains.target)
+    by_rule = target.decision
+    odds = processes.gather_parts(by_rule.odds.max(dim=1).values, n_target).numpy()
+    class_probability = calibration.class_probabilities(by_rule.odds).max(dim=1).values
+    of_classes = processes.gather_parts(class_log_odds(by_rule.odds).half(), n_target).numpy()
+    threshold = threshold_for(odds, settings.private_prior, settings.prefer)
+    decision = by_rule.by_threshold(threshold)
+    nearest = processes.gather_parts(decision.nearest, n_target).numpy()
+    known = processes.gather_parts(decision.known.byte(), n_target).bool().numpy()
+    predicted = Prediction(
+        nearest=nearest,
+        known=known,
+        known_score=processes.gather_parts(decision.known_score, n_target).numpy(),
+        confidence=processes.gather_parts(decision.confidence(calibration), n_target).numpy(),
+        group=np.full(n_target, -1, dtype=np.int64),
+        group_confidence=np.zeros(n_target),
+    )
+    features = unit_rows(target.transformed)
+    no_centres = np.zeros((0, features.shape[1]), np.float32)
+    return AdaptedModel(
+        method=method,
+        groups=PrivateGroups(predicted.group[~known], no_centres, NumberOfClasses(0, (0, 0))),
+        absence=absence(predicted, len(domains.classes)),
+        classes=domains.classes,
+        unknown=unknown,
+        settings=settings,
+        input_shape=target.input_shape,
+        target=predicted,
+        target_features=features,
+        source=target.source,
+        reader=domains.reader,
         threshold=threshold,
-        target_odds=target_odds,
+        target_odds=odds,
         target_nearest=nearest,
-        target_class_probability=processes.gather_parts(class_probability, len(target)).numpy(),
+        target_class_probability=processes.gather_parts(class_probability, n_target).numpy(),
         target_class_log_odds=of_classes,
         calibration=calibration,
-        reliability=reliability,
+        feature_names=domains.feature_names,
     )
-    if answers is not None and len(answers):
-        model = model.with_answers(answers)
-    return _with_groups(model, counted.numpy(), embeddings)
 
 
 def regrouped(model: AdaptedModel) -> AdaptedModel:
     """Return the model with its private classes counted and grouped again, as its present decision has them.
 
-    After answers other samples are unknown than before. A method without a space of its own is counted in its features,
-    because the embeddings before them are not stored.
+    Answers change which samples are unknown. If the method has no space of its own, private classes are counted in its
+    features, because the embeddings are not stored.
 
     Args:
         model: with the features of its whole target, and without names that people gave to its groups.
@@ -189,10 +242,10 @@ def regrouped(model: AdaptedModel) -> AdaptedModel:
     n_target = len(model.target)
     counted = _some_rows(n_target, _MOST_COUNTED_ROWS, generator_for(model.settings.seed, _COUNTED_ROWS)).numpy()
     embeddings = None if model.method.has_own_space else model.target_features[counted]
-    return _with_groups(model, counted, embeddings)
+    return with_groups(model, counted, embeddings)
 
 
-def _with_groups(model: AdaptedModel, counted: np.ndarray, embeddings: np.ndarray | None) -> AdaptedModel:
+def with_groups(model: AdaptedModel, counted: np.ndarray, embeddings: np.ndarray | None) -> AdaptedModel:
     """Return the model with its unknown samples grouped.
 
     Args:
@@ -215,25 +268,22 @@ def _with_groups(model: AdaptedModel, counted: np.ndarray, embeddings: np.ndarra
     return replace(model, groups=groups, target=target)
 
 
-def _class_sums(
-    method: Method,
-    source: Samples,
-    classes: Tensor,
-    in_target: Tensor,
-    seen: Tensor,
-    labelled: Tensor,
-    n_classes: int,
-    processes: Processes,
-) -> ClassSums:
+def _class_sums(method: Method, domains: Domains, seen: Tensor, labelled: Tensor, processes: Processes) -> ClassSums:
     """Add up the features of all labelled samples by class; those of the rows `seen` are given as `labelled`."""
+    classes, in_target = class_index(domains), torch.from_numpy(domains.in_target)
     is_seen = torch.zeros(len(classes), dtype=torch.bool)
     is_seen[seen] = True
     others = _own_part(torch.nonzero(~is_seen).flatten(), processes)
     blocks = [block for block in others.split(_SUMMED_ROWS) if len(block)]
     # Every process has these rows; only one of them adds them.
     held = [(labelled, classes[seen], in_target[seen])] if processes.rank == 0 else []
-    read = ((features_of_samples(method, source, ids)[0], classes[ids], in_target[ids]) for ids in blocks)
-    return ClassSums.of(chain(held, read), n_classes, labelled.shape[1]).over_processes(processes.add)
+    read = ((features_of_samples(method, domains.source, ids)[0], classes[ids], in_target[ids]) for ids in blocks)
+    return ClassSums.of(chain(held, read), len(domains.classes), labelled.shape[1]).over_processes(processes.add)
+
+
+def class_index(domains: Domains) -> Tensor:
+    """Return the class index of each labelled sample, (n_source,)."""
+    return torch.from_numpy(np.searchsorted(domains.classes, domains.labels))
 
 
 def _source_features(method: Method, labelled: Tensor, in_target: Tensor) -> np.ndarray:

@@ -14,28 +14,25 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from uniot.data_quality.class_names import as_seen, told_apart
-from uniot.errors import DataError, SettingsError
-from uniot.io.labels import as_labels
+from uniot.errors import SettingsError
+from uniot.methods.networks import FineTuned, SmallCNN
 from uniot.methods.registry import check_start, create_method, method_info, resolved_settings
 from uniot.methods.source_free import as_source_free
-from uniot.metrics.accuracy import common_recall, specificity
-from uniot.nn.networks import FineTuned, SmallCNN
 from uniot.rejection.answers import Answers
 from uniot.training.domains import unknown_label
 from uniot.training.features import features_of_samples
-from uniot.training.finalize import finalize
+from uniot.training.finalize import class_index, finalize
 from uniot.training.history import Checkpoints, ExperimentLogger, History, ended_on_failure, log_numbers, logging_step
 from uniot.training.large_targets import PartOfTarget, with_whole_target
 from uniot.training.loop import Watch, train
 from uniot.training.processes import Processes
 from uniot.training.samples import SomeSamples, generator_for
-from uniot.transport.rows import one_thread
+from uniot.transport.threads import one_thread
 
 if TYPE_CHECKING:
     from uniot.config import Settings
     from uniot.images.backbones import ImageReader
-    from uniot.methods.base import Losses, Method
+    from uniot.methods.base import Method
     from uniot.training.domains import Domains
     from uniot.training.model import AdaptedModel
     from uniot.training.samples import Samples
@@ -54,7 +51,7 @@ OnStep = Callable[[int, int, Mapping[str, float]], None]
 
 @dataclass(frozen=True)
 class FitContext:
-    """Accompanies a fit without changing its result, except for the warm start.
+    """Options of a fit besides data and settings: where it starts, where it is stored, who watches it.
 
     Attributes:
         unknown: label of rejected samples; "unknown" for text classes and -1 for integers if None.
@@ -99,19 +96,17 @@ def fit(domains: Domains, settings: Settings, context: FitContext | None = None)
     """
     context = context or FitContext()
     domains.check()
-    classes, class_index = np.unique(domains.labels, return_inverse=True)
-    unknown = unknown_label(context.unknown, classes)
-    source, target, reader, start = domains.source, domains.target, domains.reader, context.start
+    unknown = unknown_label(context.unknown, domains.classes)
+    reader = domains.reader
     info = method_info(settings.method)
-    trains = not info.is_closed_form or settings.network != "none" or (reader is not None and reader.fine_tunes)
-    if start is not None:
-        check_start(info.name, start.method, trains=trains)
+    trains = not info.is_closed_form or _trains_network(domains, settings)
+    if context.start is not None:
+        check_start(info.name, context.start.method, trains=trains)
     if reader is not None and reader.settings.fine_tune == "all" and settings.steps is None:
         settings = settings.model_copy(update={"steps": _STEPS_OF_A_WHOLE_BACKBONE})
     warnings = _step_warnings(settings, trains=trains)
-    settings = resolved_settings(settings, len(target), trains=trains)
-    steps = settings.steps or 0
-    digest = fingerprint(settings, domains.digest, start, context.answers)
+    settings = resolved_settings(settings, len(domains.target), trains=trains)
+    digest = fingerprint(settings, domains.digest, context.start, context.answers)
     finished = None if context.finished is None else context.finished(digest)
     if finished is not None:
         return finished
@@ -119,73 +114,67 @@ def fit(domains: Domains, settings: Settings, context: FitContext | None = None)
     if context.warn is not None:
         for words in of_data:
             context.warn(words)
-    shape = target.batch(torch.zeros(1, dtype=torch.long)).shape[1:]
-    method = build_method(shape, len(classes), settings, reader)
+    method = _untrained_method(domains, settings, context)
+
+    def as_if_ended() -> AdaptedModel:
+        # Counting private classes takes seconds and changes no decision.
+        quick = settings.model_copy(update={"n_private_classes": 1})
+        return _finalized(deepcopy(method).eval(), domains, quick, context, unknown, warnings)
+
+    history = _trained(method, domains, settings, context, digest, as_if_ended)
+    n_values = (len(domains.source) + len(domains.target)) * math.prod(_shape(domains))
+    with one_thread() if n_values <= _SMALL_VALUES else nullcontext():
+        model = _finalized(method, domains, settings, context, unknown, warnings)
+    # Warnings about the data come first, because they may be the cause of the others.
+    reliability = model.reliability.with_warnings(before=of_data)
+    return replace(model, history=history, fingerprint=digest, reliability=reliability)
+
+
+def _trains_network(domains: Domains, settings: Settings) -> bool:
+    return settings.network != "none" or (domains.reader is not None and domains.reader.fine_tunes)
+
+
+def _shape(domains: Domains) -> tuple[int, ...]:
+    """Return the shape of one sample."""
+    return tuple(domains.target.batch(torch.zeros(1, dtype=torch.long)).shape[1:])
+
+
+def _untrained_method(domains: Domains, settings: Settings, context: FitContext) -> Method:
+    """Build the method of a fit, with given prototypes, and with the weights that it starts from."""
+    method = build_method(_shape(domains), len(domains.classes), settings, domains.reader)
     if domains.prototypes is not None:
-        if settings.network != "none" or (reader is not None and reader.fine_tunes):
+        if _trains_network(domains, settings):
             raise SettingsError(
                 "prototypes belong to the space of given embeddings, and this run trains a network that changes it. "
                 "Leave out the prototypes or the training of the network."
             )
         method.use_prototypes(domains.prototypes)
-    source_classes = torch.from_numpy(class_index.astype(np.int64))
     if context.source_weights is not None:
         as_source_free(method).load_source(context.source_weights)
-    if start is not None:
-        warm_start(method, start, classes, source, source_classes)
-    on_step, logger = context.on_step, context.logger
-    if logger is not None and steps and context.processes.rank == 0:
-        logger.log_hyperparams(settings.model_dump())
-        on_step = logging_step(logger, on_step)
-    inspect = context.inspect
+    if context.start is not None:
+        warm_start(method, context.start, domains.classes, domains.source, class_index(domains))
+    return method
 
-    def finalized(method: Method, settings: Settings, history: History) -> AdaptedModel:
-        part = PartOfTarget.of(method, target, settings.seed)
-        answers = Answers() if context.answers is None else context.answers
-        has_new = len(np.unique(class_index[~domains.in_target])) < len(classes)
-        if has_new:
-            # The samples that said most about the line are in the new classes now, and the answers that are left
-            # would nearly all say "known". What people said about a sample holds for this sample.
-            answers = answers.without_evidence()
-        model = finalize(
+
+def _trained(
+    method: Method,
+    domains: Domains,
+    settings: Settings,
+    context: FitContext,
+    digest: str,
+    as_if_ended: Callable[[], AdaptedModel],
+) -> History:
+    """Train the method in place, and return the history; empty if there is nothing to train."""
+    steps, on_step, inspect = settings.steps or 0, context.on_step, context.inspect
+    if context.logger is not None and steps and context.processes.rank == 0:
+        context.logger.log_hyperparams(settings.model_dump())
+        on_step = logging_step(context.logger, on_step)
+    with ended_on_failure(context.logger):
+        return train(
             method,
-            source,
-            source_classes,
-            target if part is None else SomeSamples(target, part.rows),
-            classes=classes,
-            unknown=unknown,
-            settings=settings,
-            history=history,
-            fingerprint=digest,
-            in_target=torch.from_numpy(domains.in_target),
-            reader=reader,
-            processes=context.processes,
-            warnings=warnings,
-            class_sizes=domains.class_sizes,
-            rule_target=None if part is None or part.fits_rule else target,
-            answers=answers if part is None else None,
-        )
-        if part is not None:
-            model = with_whole_target(model, target, part.rows, context.processes)
-            if len(answers):
-                model = model.with_answers(answers.without_evidence())
-        if not settings.store_target:
-            model.method.forget_samples()
-        assert model.reliability is not None
-        # They come first, because they may be the cause of the others.
-        reliability = replace(model.reliability, warnings=(*of_data, *model.reliability.warnings))
-        return replace(model, reliability=reliability)
-
-    def as_if_ended() -> AdaptedModel:
-        # Counting private classes takes seconds and changes no decision.
-        return finalized(deepcopy(method).eval(), settings.model_copy(update={"n_private_classes": 1}), History())
-
-    with ended_on_failure(logger):
-        history = train(
-            method,
-            source,
-            source_classes,
-            target,
+            domains.source,
+            class_index(domains),
+            domains.target,
             settings,
             checkpoints=context.checkpoints,
             fingerprint=digest,
@@ -194,9 +183,40 @@ def fit(domains: Domains, settings: Settings, context: FitContext | None = None)
             on_step=None if on_step is None else lambda step, row: on_step(step, steps, row),
             on_weights=None if inspect is None else lambda step: inspect(step, as_if_ended),
         )
-    n_values = (len(source) + len(target)) * math.prod(shape)
-    with one_thread() if n_values <= _SMALL_VALUES else nullcontext():
-        return finalized(method, settings, history)
+
+
+def _finalized(
+    method: Method,
+    domains: Domains,
+    settings: Settings,
+    context: FitContext,
+    unknown: str | int,
+    warnings: Sequence[str],
+) -> AdaptedModel:
+    """Finalize the method; a target that is too large is finalized on a random part, and then decided as a whole."""
+    target, answers = domains.target, Answers() if context.answers is None else context.answers
+    if len(np.unique(domains.labels[~domains.in_target])) < len(domains.classes):
+        # Some classes are new. The answers that said most about the threshold were about samples of these; nearly all
+        # that are left say "known", which would move the threshold too far. They fix their own samples only.
+        answers = answers.without_evidence()
+    part = PartOfTarget.of(method, target, settings.seed)
+    model = finalize(
+        method,
+        domains if part is None else replace(domains, target=SomeSamples(target, part.rows)),
+        settings,
+        unknown=unknown,
+        processes=context.processes,
+        rule_target=None if part is None or part.fits_rule else target,
+        answers=answers if part is None else None,
+    )
+    model = replace(model, reliability=model.reliability.with_warnings(after=warnings))
+    if part is not None:
+        model = with_whole_target(model, target, part.rows, context.processes)
+        if len(answers):
+            model = model.with_answers(answers.without_evidence())
+    if not settings.store_target:
+        model.method.forget_samples()
+    return model
 
 
 def build_method(
@@ -288,69 +308,9 @@ def log_end(logger: ExperimentLogger, model: AdaptedModel, scores: Mapping[str, 
     """
     if model.settings.steps:
         found = {"private_prior": model.private_prior, "n_private_classes": model.groups.n_groups}
-        if model.reliability is not None and model.reliability.accuracy is not None:
+        if model.reliability.accuracy is not None:
             found["estimated_accuracy"] = model.reliability.accuracy
         log_numbers(
             logger, found | {f"score_{name}": value for name, value in (scores or {}).items()}, model.settings.steps
         )
     logger.finalize("success")
-
-
-def labels_as_classes(labels: Any, classes: np.ndarray, name: str) -> np.ndarray:
-    """Return true labels as text or as integers, like the classes; a text file has only text.
-
-    Raises:
-        DataError: a label looks like a class and is another one, or is text where the classes are numbers.
-    """
-    true = as_labels(labels, name)
-    if classes.dtype.kind == "U":
-        true = np.asarray(true.astype(str))
-        seen = {as_seen(text): text for text in classes.tolist()}
-        for text in sorted(set(true.tolist()) - set(classes.tolist())):
-            if as_seen(text) in seen:
-                both = " and the class ".join(told_apart([text, seen[as_seen(text)]]))
-                raise DataError(
-                    f"{name} holds {both}, which look the same and are different: spaces, invisible characters or "
-                    "Unicode normal form differ. Give both the same name."
-                )
-        return true
-    try:
-        return np.asarray(true.astype(np.int64))
-    except (ValueError, OverflowError):
-        row = next(row for row, text in enumerate(true.tolist()) if not _is_int64(text))
-        raise DataError(
-            f"{name} holds {true[row].item()!r} in row {row}, and the classes are whole numbers. Give whole numbers; "
-            "for samples of no class any that is not a class, such as -1."
-        ) from None
-
-
-def _is_int64(text: str) -> bool:
-    try:
-        np.array([text]).astype(np.int64)
-    except (ValueError, OverflowError):
-        return False
-    return True
-
-
-def oracle_watch(y_target: Any, classes: np.ndarray, n_target: int) -> Watch:
-    """Return a watch that adds recall and specificity of the detection to each step. Paper: Fig. S1(a)."""
-    truth = labels_as_classes(y_target, classes, "oracle_y_target")
-    if len(truth) != n_target:
-        raise DataError(f"oracle_y_target has {len(truth)} labels for {n_target} target rows. Give one per row.")
-
-    def watch(target_ids: Tensor, losses: Losses) -> Mapping[str, float]:
-        if losses.detected is None:
-            return {"oracle_recall": float("nan"), "oracle_specificity": float("nan")}
-        detected = losses.detected.cpu().numpy()
-        true = truth[target_ids.cpu().numpy()]
-        is_common = np.isin(true, classes)
-        assigned = classes[np.maximum(detected, 0)]
-        found = detected >= 0
-        recall = specific = float("nan")
-        if is_common.any():
-            recall = common_recall(true, found, assigned, source_classes=classes)
-        if not is_common.all():
-            specific = specificity(true, found, source_classes=classes)
-        return {"oracle_recall": recall, "oracle_specificity": specific}
-
-    return watch

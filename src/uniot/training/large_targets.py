@@ -1,9 +1,9 @@
-"""Targets larger than memory: a random part of the target stands for it, and all of it is decided in blocks.
+"""Targets larger than memory: private classes are counted and grouped on a random part, and all rows decided in blocks.
 
     target ─► random part ─► fit, count, group ─► model ─► the rows of the target in blocks ─► one prediction each
 
-The rule of UniNCM is fitted to the part, that of another method to the whole target. Memory grows by some numbers per
-sample, not by its features: those of a very large target are kept for the part alone.
+A method with `most_fitted_rows` is fitted to the part as well, any other to the whole target. Memory grows by a few
+numbers per sample instead of its features: if those of all samples are too many, only those of the part are kept.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from uniot.io.arrays import unit_rows
 from uniot.io.predictions import Prediction
 from uniot.methods.base import Method
 from uniot.methods.decision import Decision
-from uniot.methods.unincm.reliability import Reliability
 from uniot.rejection.local import class_log_odds
+from uniot.reliability import Reliability
 from uniot.training.features import features_of_samples
 from uniot.training.model import AdaptedModel
 from uniot.training.processes import Processes
@@ -37,7 +37,7 @@ _DRAWN_ROWS = 105
 
 @dataclass(frozen=True)
 class PartOfTarget:
-    """The samples of a large target that stand for all of it when private classes are counted and grouped.
+    """The samples of a large target on which private classes are counted and grouped.
 
     Attributes:
         rows: sorted rows of the target, (n_rows,).
@@ -101,7 +101,7 @@ def with_whole_target(model: AdaptedModel, target: Samples, rows: Tensor, proces
     odds, of_class = whole(odds), whole(of_class)
     decision = Decision(odds[:, None], whole(known.byte()).bool())
     groups = NearestGroups(whole(group).numpy(), whole(group_confidence).numpy())
-    answers = groups.applied_to(
+    predicted = groups.applied_to(
         Prediction(
             nearest=whole(nearest).numpy(),
             known=decision.known.numpy(),
@@ -113,15 +113,15 @@ def with_whole_target(model: AdaptedModel, target: Samples, rows: Tensor, proces
     )
     by_rule = replace(
         model,
-        groups=replace(model.groups, group=answers.group[~answers.known]),
-        absence=absence(answers, len(model.classes)),
-        target=answers,
+        groups=replace(model.groups, group=predicted.group[~predicted.known]),
+        absence=absence(predicted, len(model.classes)),
+        target=predicted,
         target_features=whole(features).numpy() if keeps_all else model.target_features,
         feature_rows=None if keeps_all else rows.numpy(),
         nearest_groups=None if keeps_all else groups,
         threshold=None,
         target_odds=odds.numpy(),
-        target_nearest=answers.nearest,
+        target_nearest=predicted.nearest,
         target_class_probability=of_class.numpy(),
         target_class_log_odds=whole(of_classes).numpy() if keeps_all else model.target_class_log_odds[:0],
         reliability=_with_note(model, len(rows), n_target),
@@ -129,22 +129,24 @@ def with_whole_target(model: AdaptedModel, target: Samples, rows: Tensor, proces
     return by_rule.with_preference(model.settings.private_prior, model.settings.prefer)
 
 
-def _with_note(model: AdaptedModel, n_fitted: int, n_target: int) -> Reliability | None:
+def _with_note(model: AdaptedModel, n_fitted: int, n_target: int) -> Reliability:
     """Return the reliability with a warning about rare classes, if the rule was fitted to a part of the target."""
-    if model.reliability is None or model.method.most_fitted_rows is None:
+    most = model.method.most_fitted_rows
+    if most is None or n_target <= most:
         return model.reliability
     note = (
         f"The rule was fitted to {n_fitted} of the {n_target} target samples, drawn at random. A class with fewer than "
         "about 20 samples among these may be called unknown; if rare classes matter, adapt to a part in which they are "
         "not rare."
     )
-    return replace(model.reliability, warnings=(*model.reliability.warnings, note))
+    return model.reliability.with_warnings(after=[note])
 
 
 def _transformed(model: AdaptedModel, target: Samples, rows: Tensor, ids: Tensor) -> Tensor:
     """Return the transformed features of samples, (n_samples, width); those of fitted samples are known already."""
     place = torch.searchsorted(rows, ids).clamp_max(len(rows) - 1)
-    # What a method that is fitted to a part makes of it are mostly unit rows, which are kept as they are.
+    # The model has the features of the fitted samples as unit rows. If the method's own rows have unit length, they are
+    # the same and need not be computed again.
     fitted = (rows[place] == ids) & model.method.has_unit_rows
     transformed = torch.empty(len(ids), model.target_features.shape[1])
     transformed[fitted] = torch.from_numpy(model.target_features[place[fitted].numpy()])

@@ -1,4 +1,4 @@
-"""The adapted model: its answers for the target, and its predictions for other samples."""
+"""The fitted model: its predictions for the target and for new samples, and how a person's answers change them."""
 
 from __future__ import annotations
 
@@ -11,20 +11,21 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from uniot.annotations.annotations import Annotations
 from uniot.config import Settings
-from uniot.discovery.annotations import Annotations
 from uniot.discovery.groups import ABSENT, LabelledFeatures, NearestGroups, PrivateGroups, absence
 from uniot.errors import DataError, NumericalError
 from uniot.images.backbones import ImageReader
 from uniot.io.arrays import unit_directions, unit_rows
 from uniot.io.predictions import Prediction
+from uniot.io.text import as_utf8
 from uniot.methods.base import Method
 from uniot.methods.decision import Calibration, Decision, Threshold, rejected_fraction, threshold_for
-from uniot.methods.unincm.reliability import Reliability
 from uniot.rejection.answers import UNKNOWN, Answers
 from uniot.rejection.local import class_log_odds
 from uniot.rejection.posterior import RejectionPosterior, TargetScores, fit_posterior
 from uniot.rejection.questions import questions
+from uniot.reliability import Reliability
 from uniot.training.features import decide_in_blocks, features_of_inputs
 from uniot.training.history import History
 
@@ -34,7 +35,7 @@ _PREDICTED_ROWS = 8192
 
 @dataclass(frozen=True)
 class AdaptedModel:
-    """Result of a run: a fitted method, and its answers for the target.
+    """Result of a fit: a fitted method, and its predictions for the target.
 
     Attributes:
         method: fitted; decides about fitted and new samples alike.
@@ -44,11 +45,11 @@ class AdaptedModel:
         unknown: label of unknown samples.
         settings: resolved settings.
         input_shape: of one sample.
-        target: the answers for the target that was fitted.
+        target: the predictions for the target that was fitted.
         target_features: transformed features of the target, unit rows, (n_target, n_features), float32; of a target
             that is too large, those of a random sample.
         source: features and classes of the labelled samples, or of some of them, drawn evenly from the classes.
-        history: numbers step by step.
+        history: numbers step by step; empty if nothing was trained.
         fingerprint: of data and settings.
         reader: of images; None for a run made from arrays.
         threshold: on the largest odds, set by a preference; None for that of the rule.
@@ -56,16 +57,16 @@ class AdaptedModel:
         target_nearest: class of these odds, (n_target,).
         target_class_probability: of the nearest class of each target sample, if it is known, (n_target,).
         calibration: maps odds to probabilities.
-        reliability: estimated accuracy on the target, and warnings; None for a run of an earlier version.
-        annotations: what people decided about the target, which the answers follow; None if nobody did.
-        answers: of a person about target samples, to questions or as labels that the run was given; these samples have
-            these labels, and some of the answers move the line between known and unknown.
-        posterior: what follows from these answers for other samples; None if that is nothing, for the rule of the
-            method alone.
+        reliability: estimated accuracy on the target, and warnings.
+        annotations: what people decided about the target, which the predictions follow; None if nobody did.
+        answers: of a person about target samples, to questions or as labels that the run was given. These samples keep
+            these labels; some of the answers also move the line between known and unknown.
+        posterior: what these answers say about other samples; None if the rule of the method decides alone.
         target_class_log_odds: of each class against the nearest one by the rule, (n_target, n_classes), float16; no
             rows if they are not stored, so that answers do not move classes.
         feature_rows: sorted rows of the target that `target_features` has; None for all of them.
         nearest_groups: of each target sample, if `target_features` does not have them all.
+        feature_names: names of the numbers of a sample, (n_features,); None if they have none.
     """
 
     method: Method
@@ -78,24 +79,30 @@ class AdaptedModel:
     target: Prediction
     target_features: np.ndarray
     source: LabelledFeatures
-    history: History
-    fingerprint: str
     target_odds: np.ndarray
     target_nearest: np.ndarray
     target_class_probability: np.ndarray
     calibration: Calibration
+    history: History = field(default_factory=History)
+    fingerprint: str = ""
     reader: ImageReader | None = None
     threshold: Threshold | None = None
-    reliability: Reliability | None = None
+    reliability: Reliability = field(default_factory=Reliability)
     annotations: Annotations | None = None
     feature_rows: np.ndarray | None = None
     nearest_groups: NearestGroups | None = None
     answers: Answers = field(default_factory=Answers)
     posterior: RejectionPosterior | None = None
     target_class_log_odds: np.ndarray = field(default_factory=lambda: np.zeros((0, 0), dtype=np.float16))
+    feature_names: tuple[str, ...] | None = None
+
+    @cached_property
+    def class_names(self) -> list[str]:
+        """Return the source classes as text, (n_classes,)."""
+        return [as_utf8(str(name)) for name in self.classes.tolist()]
 
     def with_preference(self, private_prior: float | None = None, prefer: str | None = None) -> AdaptedModel:
-        """Return the same model with another threshold, without adapting again; itself if no preference is given.
+        """Return the same model with another threshold, without another fit; itself if no preference is given.
 
         The private groups stay; a target sample that becomes unknown joins the nearest one. Annotations are applied
         after a preference: what people decided does not depend on a threshold.
@@ -106,7 +113,7 @@ class AdaptedModel:
 
         Raises:
             SettingsError: both are given, or one is out of its range.
-            DataError: the run does not hold the answers for its target.
+            DataError: the run was stored without its target.
         """
         if private_prior is None and prefer is None:
             return self
@@ -284,12 +291,12 @@ class AdaptedModel:
         return np.asarray(self.classes[self.absence > ABSENT])
 
     @property
-    def reliability_of_decision(self) -> Reliability | None:
+    def reliability_of_decision(self) -> Reliability:
         """Return the reliability as far as it holds for the present decision.
 
         The accuracy is estimated for the rule of the method; a preference or answers make it that of another decision.
         """
-        if self.reliability is None or (self.threshold is None and self.posterior is None):
+        if self.threshold is None and self.posterior is None:
             return self.reliability
         return self.reliability.for_other_decision()
 
@@ -311,7 +318,7 @@ class AdaptedModel:
         return labelled
 
     def expected_change(self, row: int) -> float:
-        """Return the expected fraction of the target that an answer about a row gives another label."""
+        """Return the expected fraction of the target whose label changes with an answer about a row."""
         known, changed = float(self._known_probability[row]), 0.0
         nearest = int(self._classes_after_answers[0][row])
         for chance, answer in ((known, nearest), (1 - known, UNKNOWN)):
@@ -383,7 +390,7 @@ class AdaptedModel:
         transformed = self.method.transform(given)
         decision, features = self.decide(transformed), unit_rows(transformed)
         groups = NearestGroups.of(self.groups, features)
-        answers = groups.applied_to(
+        predicted = groups.applied_to(
             Prediction(
                 nearest=decision.nearest.numpy(),
                 known=decision.known.numpy(),
@@ -394,10 +401,10 @@ class AdaptedModel:
             )
         )
         if self.annotations is None:
-            return answers
+            return predicted
         far = self.method.is_far(given) if self.group_names else None
         is_far = None if far is None else far.numpy()
-        return self.annotations.for_new(answers, features, self.target_features, samples, is_far)
+        return self.annotations.for_new(predicted, features, self.target_features, samples, is_far)
 
     def features(self, inputs: Tensor) -> np.ndarray:
         """Return transformed features of unit norm, (n_samples, n_features)."""
@@ -410,7 +417,7 @@ class AdaptedModel:
     def scores(self, inputs: Tensor) -> np.ndarray:
         """Return the log odds of each class against unknown, (n, c + 1); the last column is unknown, 0 throughout.
 
-        The largest entry of a row is its answer.
+        The largest entry of a row is that of its prediction.
         """
         decision = self.decide(self._transformed(inputs))
         odds, nearest = decision.odds.clamp(1e-300, 1e300).log(), decision.nearest[:, None]

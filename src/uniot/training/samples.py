@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Protocol
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from uniot.errors import DataError
+from uniot.images.decoding import UnreadableImage, decoded, memory_for_encoded, read_image
 from uniot.io.arrays import scaled_rows
+
+if TYPE_CHECKING:
+    from uniot.images.files import ImageFile
+    from uniot.images.preparation import Preparation
 
 Augment = Callable[[Tensor, torch.Generator], Tensor]
 WHOLE = slice(None)
+_MOST_THREADS = 16
 
 
 class Samples(Protocol):
@@ -81,6 +91,60 @@ class ScaledRows:
     def batch(self, indices: Tensor, generator: torch.Generator | None = None, part: slice = WHOLE) -> Tensor:
         """Return rows of the array as float32, (n_samples, n_features)."""
         return scaled_rows(self.array[indices[part].numpy()], self._norm)
+
+
+class ImageSamples:
+    """Image files, decoded when they are used.
+
+    For training an image is resized to a square, cropped at random and mirrored half of the time, as in the paper;
+    otherwise it is prepared as for prediction.
+    """
+
+    reads_files = True
+
+    def __init__(self, files: Sequence[ImageFile], preparation: Preparation) -> None:
+        self._files = files
+        self._preparation = preparation
+        # Pillow lets other threads work while it decodes and resizes.
+        self._threads = ThreadPoolExecutor(min(_MOST_THREADS, os.cpu_count() or 1), thread_name_prefix="decode")
+
+    def __len__(self) -> int:
+        return len(self._files)
+
+    def batch(self, indices: Tensor, generator: torch.Generator | None = None, part: slice = WHOLE) -> Tensor:
+        """Return decoded images, augmented if there is a generator, (n_samples, 3, height, width)."""
+        if generator is None:
+            images = self._threads.map(self._as_predicted, indices[part].tolist())
+        else:
+            drawn = torch.rand(len(indices), 3, generator=generator)[part]
+            images = self._threads.map(self._varied, indices[part].tolist(), drawn.tolist())
+        return self._preparation.normalise(torch.from_numpy(np.stack(list(images))))
+
+    @contextmanager
+    def _opened(self, index: int) -> Iterator[bytes]:
+        path = self._files[index].path
+        with memory_for_encoded(path):
+            try:
+                data = read_image(path)
+            except UnreadableImage as error:
+                raise DataError(
+                    f"{path} could be read before and no longer can be ({error.reason}). Bring it back, and run the "
+                    "same command again."
+                ) from None
+            yield data
+
+    def _as_predicted(self, index: int) -> np.ndarray:
+        with self._opened(index) as data:
+            return self._preparation.read(data)
+
+    def _varied(self, index: int, drawn: list[float]) -> np.ndarray:
+        preparation = self._preparation
+        with self._opened(index) as data, decoded(data, shortest_side=preparation.decoded_side) as image:
+            square = preparation.square(image)
+        room = preparation.resize - preparation.crop + 1
+        top, left = int(drawn[0] * room), int(drawn[1] * room)
+        cut = square[:, top : top + preparation.crop, left : left + preparation.crop]
+        return cut[:, :, ::-1] if drawn[2] < 0.5 else cut
 
 
 class SomeSamples:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,20 +16,17 @@ from typing_extensions import Self
 
 from uniot.config import Settings
 from uniot.data_quality.feature_values import feature_warnings
-from uniot.errors import DataError, RunFolderError, SettingsError, UniotWarning
+from uniot.errors import DataError, RunFolderError, SettingsError
 from uniot.images.backbones import ImageReader
-from uniot.io.arrays import as_inputs, feature_names
+from uniot.io.arrays import as_inputs
 from uniot.io.labels import as_labels, class_names_problem
 from uniot.io.tensor_files import StoredTensors, describe_tensors, read_tensors, write_tensors
 from uniot.methods.registry import METHODS, check_method, method_info, resolved_settings
 from uniot.methods.source_free import SourceFreeMethod, as_source_free
 from uniot.training.domains import Domains, domains_from_arrays, inputs_array
-from uniot.training.fit import FitContext, OnStep, build_method
+from uniot.training.fit import OnStep, build_method
 from uniot.training.loop import train
-from uniot.training.samples import TensorSamples
-
-if TYPE_CHECKING:
-    from uniot.training.model import AdaptedModel
+from uniot.training.samples import ScaledRows, TensorSamples
 
 _KIND = "source-model"
 _WEIGHTS, _BACKBONE = "method.", "backbone."
@@ -48,6 +44,7 @@ class SourceModel:
         weights: of the networks, by name.
         settings: resolved settings of its training.
         reader: backbone that the embeddings of images came from; None for other embeddings.
+        feature_names: names of the features, (n_features,); None if they have none.
     """
 
     classes: np.ndarray
@@ -56,6 +53,7 @@ class SourceModel:
     weights: Mapping[str, Tensor] = field(repr=False)
     settings: Settings = field(repr=False)
     reader: ImageReader | None = field(default=None, repr=False)
+    feature_names: tuple[str, ...] | None = field(default=None, repr=False)
 
     def save(self, path: str | Path) -> None:
         """Write the model to a safetensors file: weights, class names, class sizes and class means, no sample."""
@@ -64,7 +62,8 @@ class SourceModel:
             trunk = self.reader.split.trunk.state_dict()
             tensors |= {f"{_BACKBONE}{name}": tensor for name, tensor in trunk.items()}
         tensors |= {"class_means": self.class_means, "class_sizes": torch.from_numpy(self.class_sizes)}
-        write_tensors(Path(path), tensors, {"kind": _KIND, **self._description()})
+        names = {} if self.feature_names is None else {"feature_names": list(self.feature_names)}
+        write_tensors(Path(path), tensors, {"kind": _KIND, **self._description(), **names})
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
@@ -88,6 +87,7 @@ class SourceModel:
             check_source_free(settings)
             with torch.device("meta"):
                 _untrained(width, len(classes), settings).load_source(networks)
+            names = _checked_names(about.get("feature_names"), width)
             reader = None
             if "reader" in about:
                 trunk = StoredTensors(str(path), outline).below(_BACKBONE).tensors
@@ -104,7 +104,7 @@ class SourceModel:
         sizes = stored.take("class_sizes", (len(classes),), torch.int64, low=1)
         means = stored.take("class_means", (len(classes), None), torch.float32)
         reader = None if reader is None else reader.with_weights(stored.below(_BACKBONE))
-        return cls(classes, sizes.numpy(), means, dict(stored.below(_WEIGHTS).tensors), settings, reader)
+        return cls(classes, sizes.numpy(), means, dict(stored.below(_WEIGHTS).tensors), settings, reader, names)
 
     def domains(
         self, X_target: Any, settings: Settings, *, feature_names: Sequence[str] | np.ndarray | None = None
@@ -114,7 +114,7 @@ class SourceModel:
         Args:
             X_target: target embeddings, (n_target, n_features).
             settings: of the fit.
-            feature_names: names of the features, (n_features,), for warnings; they are numbered if None.
+            feature_names: names of the features, (n_features,); they are numbered in warnings if None.
 
         Raises:
             DataError: the embeddings are of another width than those of the source.
@@ -138,12 +138,13 @@ class SourceModel:
         return Domains(
             TensorSamples(self.class_means),
             self.classes,
-            TensorSamples(target),
+            ScaledRows(rows, settings.input_norm),
             np.zeros(len(self.classes), dtype=bool),
             digest.hexdigest(),
             self.reader,
             class_sizes=self.class_sizes,
             feature_warnings=feature_warnings({"target": rows}, feature_names),
+            feature_names=None if feature_names is None else tuple(map(str, feature_names)),
         )
 
     def _description(self) -> dict[str, object]:
@@ -158,6 +159,14 @@ def _checked_classes(names: Any) -> np.ndarray:
     if problem is not None or len(names) < 2:
         raise DataError(f"it {problem or 'has fewer than two classes'}")
     return as_labels(names, "classes")
+
+
+def _checked_names(names: Any, width: int) -> tuple[str, ...] | None:
+    if names is None:
+        return None
+    if not isinstance(names, list) or len(names) != width or not all(isinstance(name, str) for name in names):
+        raise ValueError(f"feature_names are not {width} texts")
+    return tuple(names)
 
 
 def _check_reader(reader: ImageReader, width: int) -> None:
@@ -220,7 +229,7 @@ def train_source(
     weights = as_source_free(method.cpu()).source_weights()
     means = sums / torch.from_numpy(sizes)[:, None]
     reader = None if reader is None else reader.without_path()
-    return SourceModel(classes, sizes.astype(np.int64), means, weights, settings, reader)
+    return SourceModel(classes, sizes.astype(np.int64), means, weights, settings, reader, domains.feature_names)
 
 
 def check_source_free(settings: Settings) -> None:
@@ -234,47 +243,3 @@ def check_source_free(settings: Settings) -> None:
         )
     if settings.network != "none":
         raise SettingsError("a source model is trained on embeddings. Leave out network, or fit on both collections.")
-
-
-class SourceFreeFit:
-    """The part of an estimator that fits in two places: where the source is, and where the target is."""
-
-    def fit_source(self, X: Any, y: Any) -> SourceModel:
-        """Train on the source alone, for `fit_target` at a place that does not have the source.
-
-        Args:
-            X: source embeddings, (n_source, n_features).
-            y: source labels, (n_source,), text or integers.
-
-        Returns:
-            The source model; `save` writes it to a file.
-        """
-
-        def warn(words: str) -> None:
-            warnings.warn(words, UniotWarning, stacklevel=4)
-
-        return train_source(X, y, self._settings(), feature_names=feature_names(X), warn=warn)
-
-    def fit_target(self, X_target: Any, source_model: SourceModel | str | Path) -> Self:
-        """Adapt a source model to a target, without the source.
-
-        Args:
-            X_target: target embeddings, (n_target, n_features).
-            source_model: from `fit_source`, or the file that it was saved to.
-
-        Returns:
-            The estimator, fitted as by `fit`.
-        """
-        settings = self._settings()
-        check_source_free(settings)
-        source = source_model if isinstance(source_model, SourceModel) else SourceModel.load(source_model)
-        context = FitContext(unknown=vars(self).get("unknown_label"), source_weights=source.weights)
-        domains = source.domains(X_target, settings, feature_names=feature_names(X_target))
-        self._fit_domains(domains, settings, context)
-        return self
-
-    def _settings(self) -> Settings:
-        raise NotImplementedError
-
-    def _fit_domains(self, domains: Domains, settings: Settings, context: FitContext) -> AdaptedModel:
-        raise NotImplementedError

@@ -1,9 +1,11 @@
-"""Solve the two optimal transport problems of the paper with pure functions of tensors."""
+"""Optimal transport from samples to classes: balanced, unbalanced and partial, as pure functions of tensors."""
 
+from uniot.transport.balanced import balanced_plan
 from uniot.transport.filling import FilledRows, adaptive_filling, common_rows, filled_potential
-from uniot.transport.plan import Assignment, TransportPlan, UnbalancedPotential, balanced_plan
+from uniot.transport.partial import partial_plan
+from uniot.transport.plan import TransportPlan
 from uniot.transport.rows import FeatureRows, Rows, Shards, SimilarityRows
-from uniot.transport.unbalanced import unbalanced_plan, unbalanced_potential
+from uniot.transport.unbalanced import Assignment, UnbalancedPotential, unbalanced_plan, unbalanced_potential
 
 __all__ = [
     "Assignment",
@@ -18,6 +20,7 @@ __all__ = [
     "balanced_plan",
     "common_rows",
     "filled_potential",
+    "partial_plan",
     "unbalanced_plan",
     "unbalanced_potential",
 ]

@@ -13,21 +13,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from uniot.transport.rows import Array, Shards, as_tensor, before_and_all, one_thread_if_small, total
-from uniot.transport.unbalanced import unbalanced_potential
-
-if TYPE_CHECKING:
-    from uniot.transport.plan import UnbalancedPotential
+from uniot.transport.rows import Array, Shards, as_tensor, before_and_all, total
+from uniot.transport.threads import one_thread_if_small
+from uniot.transport.unbalanced import UnbalancedPotential, unbalanced_potential
 
 
 @dataclass(frozen=True)
 class FilledRows:
-    """Holds the rows of a filled problem: the given rows, followed by the synthetic ones.
+    """The rows of a filled problem: the given rows, followed by the synthetic ones.
 
     Attributes:
         similarity: (n_rows + n_synthetic, n_classes).
@@ -125,7 +122,6 @@ def fake_private_similarity(similarity: Tensor, prototypes: Tensor) -> Tensor:
 _POOL_ROUGHNESS = 1e4
 
 
-@one_thread_if_small
 def filled_potential(
     similarity: Array,
     prototypes: Array,
@@ -176,9 +172,11 @@ def filled_potential(
 
     counts = similarity.new_ones(len(similarity)) if counts is None else as_tensor(counts, "counts")
     prototypes = as_tensor(prototypes, "prototypes")
-    filled = adaptive_filling(similarity, counts, prototypes, confident, similarity_threshold, generator, shards)
-    is_unfilled = bool(unfilled) and (start is None or not filled.n_filled)
-    return solve(filled.similarity, filled.counts, unfilled[0].class_potential if is_unfilled else start, tolerance)
+    with one_thread_if_small(similarity.numel()):
+        filled = adaptive_filling(similarity, counts, prototypes, confident, similarity_threshold, generator, shards)
+        is_unfilled = bool(unfilled) and (start is None or not filled.n_filled)
+        begin = unfilled[0].class_potential if is_unfilled else start
+        return solve(filled.similarity, filled.counts, begin, tolerance)
 
 
 def common_rows(potential: UnbalancedPotential, similarity: Array) -> Tensor:

@@ -1,28 +1,19 @@
-"""Read the inputs of a transport problem: tensors, rows in chunks, processes that share them, and threads."""
+"""The rows of a transport problem: given as an array, computed chunk by chunk, or shared between processes."""
 
 from __future__ import annotations
 
-import math
 import mmap
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
-from functools import cache, wraps
-from typing import ParamSpec, Protocol, TypeVar
+from typing import Protocol
 
 import numpy as np
 import torch
-from threadpoolctl import ThreadpoolController
 from torch import Tensor
 
 from uniot.errors import DataError
 
 Array = Tensor | np.ndarray
-P = ParamSpec("P")
-R = TypeVar("R")
 
 _ROWS_AT_ONCE = 1 << 14
-# Below this many entries, starting a second thread costs more time than it saves, above all on busy cores.
-_SMALL_ENTRIES = 1 << 20
 
 
 def as_tensor(values: Array, name: str) -> Tensor:
@@ -69,7 +60,7 @@ def check_finite(values: Tensor, name: str, first: int = 0, stride: int = 1) -> 
 
 
 class Rows(Protocol):
-    """Gives access to slices of the rows of a similarity matrix, (n_samples, n_classes)."""
+    """Rows of a similarity matrix, (n_samples, n_classes), that are read in slices."""
 
     n_classes: int
 
@@ -85,7 +76,7 @@ class Rows(Protocol):
 
 
 class SimilarityRows:
-    """Holds a similarity matrix in memory.
+    """Rows of a similarity matrix that is in memory.
 
     Args:
         similarity: (n_samples, n_classes).
@@ -99,7 +90,7 @@ class SimilarityRows:
                 "Give a matrix with one row per sample and one column per class."
             )
         check_finite(similarity, "similarity")
-        self._similarity = similarity if similarity.dtype == torch.float64 else similarity.float()
+        self._similarity = (similarity if similarity.dtype == torch.float64 else similarity.float()).detach()
         self.n_classes = int(similarity.shape[1])
 
     def __len__(self) -> int:
@@ -115,7 +106,7 @@ class SimilarityRows:
 
 
 class FeatureRows:
-    """Computes similarities of features and prototypes chunk by chunk; the whole matrix is never held.
+    """Rows that are computed from features and prototypes chunk by chunk; the whole matrix is never in memory.
 
     Args:
         features: (n_samples, n_features), a tensor or an array. A read-only `numpy.memmap` is read chunk by chunk and
@@ -131,7 +122,7 @@ class FeatureRows:
                 "Give (n, d) and (c, d) with the same d."
             )
         self._features = features
-        self._prototypes = prototypes.t().contiguous()
+        self._prototypes = prototypes.detach().t().contiguous()
         self.n_classes = int(prototypes.shape[0])
 
     def __len__(self) -> int:
@@ -175,7 +166,7 @@ def _give_pages_back(array: Array) -> None:
 
 
 class Shards(Protocol):
-    """Connects the processes that share the rows of a problem."""
+    """The processes that share the rows of a problem."""
 
     @property
     def rank(self) -> int:
@@ -205,80 +196,3 @@ def before_and_all(shards: Shards | None, value: float) -> tuple[float, float]:
     of_each[shards.rank] = value
     of_each = shards.add(of_each)
     return float(of_each[: shards.rank].sum()), float(of_each.sum())
-
-
-def one_thread_if_small(function: Callable[P, R]) -> Callable[P, R]:
-    """Decorate a function to run torch on one thread if its first array is small.
-
-    Args:
-        function: function whose first array argument is a similarity matrix.
-
-    Returns:
-        The decorated function.
-    """
-
-    @wraps(function)
-    def on_one_thread(*args: P.args, **settings: P.kwargs) -> R:
-        rows = next((value for value in args if isinstance(value, (Tensor, np.ndarray))), None)
-        if rows is None or math.prod(rows.shape) > _SMALL_ENTRIES:
-            return function(*args, **settings)
-        with _one_torch_thread():
-            return function(*args, **settings)
-
-    return on_one_thread
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Limit torch and NumPy to one thread each, as a context manager."""
-    with one_numpy_thread(), _one_torch_thread():
-        yield
-
-
-@contextmanager
-def _one_torch_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    if threads == 1:
-        yield
-        return
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
-
-
-@cache
-def _numpy_threads() -> ThreadpoolController:
-    return ThreadpoolController().select(user_api="blas")
-
-
-def one_numpy_thread() -> AbstractContextManager[object]:
-    """Return a context that limits NumPy to one thread; torch's threads wait actively and would compete with more."""
-    limited: AbstractContextManager[object] = _numpy_threads().limit(limits=1)
-    return limited
-
-
-@cache
-def _start_torch_threads(number: int) -> None:
-    """Let torch start its threads, as an operation on many numbers does."""
-    torch.ones(number << 16).add_(1)
-
-
-@contextmanager
-def flushed_subnormals() -> Iterator[None]:
-    """Round subnormal results of this thread to zero, as a context manager.
-
-    Products of small kernel entries are subnormal, below rounding, and on some processors many times as slow. Threads
-    that already run are not affected; one that starts in the block would keep flushing.
-    """
-    _start_torch_threads(torch.get_num_threads())
-    tiny = np.finfo(np.float32).tiny
-    was_on = bool(tiny * np.float32(0.5) == 0)
-    if was_on or not torch.set_flush_denormal(True):
-        yield
-        return
-    try:
-        yield
-    finally:
-        torch.set_flush_denormal(False)

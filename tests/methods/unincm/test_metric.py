@@ -6,7 +6,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from uniot.methods.unincm.space import ClassSums, Metric, fit_metric, leading_directions
+from uniot.linear_algebra import leading_directions
+from uniot.methods.unincm.space import ClassSums, Metric, fit_metric
 
 
 def draw(seed: int = 0, d: int = 12, n: int = 400) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -137,7 +138,7 @@ def test_common_shift_of_the_target_matters_only_where_domains_share_a_centre():
 
 
 @pytest.mark.parametrize("width", [3, 12, 30])
-def testleading_directions_are_those_of_the_full_decomposition(width):
+def test_leading_directions_are_those_of_the_full_decomposition(width):
     generator = torch.Generator().manual_seed(3)
     rows = torch.randn(200, 60, generator=generator) * torch.linspace(3, 0.1, 60)
     found = leading_directions(rows, width, generator)

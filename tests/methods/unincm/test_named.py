@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from uniot import UniNCM, load
-from uniot.datasets.digits import make_toy_domains
+from uniot.datasets import make_toy_domains
 from uniot.errors import RunFolderError
 from uniot.export.onnx import export_onnx
 from uniot.io.tensor_files import StoredTensors
@@ -93,6 +93,7 @@ def test_a_saved_run_and_one_without_its_target_have_the_same_line(named, tmp_pa
     assert line.threshold == other.threshold
 
 
+@pytest.mark.slow
 def test_an_exported_run_has_the_line(named, tmp_path):
     runtime = pytest.importorskip("onnxruntime")
     pytest.importorskip("onnx")
@@ -174,5 +175,12 @@ def test_a_line_without_samples_or_without_a_named_class_is_refused(named):
         UniNCMFit.read(StoredTensors("here", empty), width, n_classes)
     line = {name: tensor for name, tensor in stored.items() if name.startswith("named.")}
     plain = named.first.model_.method.fitted.get().tensors() | line
-    with pytest.raises(RunFolderError, match="has the line of named classes, and none was named"):
+    with pytest.raises(RunFolderError, match="does not have one rejection rule per class"):
         UniNCMFit.read(StoredTensors("here", plain), width, len(named.first.classes_))
+
+
+def test_classes_on_opposite_sides_of_a_line_are_fitted():
+    rows = torch.tensor([[1.0], [-1.0]])
+    line = fit_named_classes(rows, torch.tensor([0, 1]), torch.tensor([True, True]))
+    assert float(line.threshold) == -1
+    assert (line.odds(rows) >= 1).all()

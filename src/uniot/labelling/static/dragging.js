@@ -1,9 +1,9 @@
-// Drag images to a group or class of the sidebar; with the keyboard, “Move to…” does the same.
+// Drag samples to a group or class of the sidebar; with the keyboard, “Move to…” does the same.
 
 /**
- * @param gallery that images are dragged from
+ * @param gallery that samples are dragged from
  * @param list with the links of the categories
- * @param moveTo called with the category that the images are dropped on
+ * @param moveTo called with the category that the samples are dropped on
  */
 export function makeDragging(gallery, list, moveTo) {
   const linkAt = (event) => event.target.closest?.("a[data-category]") ?? null;

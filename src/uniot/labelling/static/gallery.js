@@ -1,21 +1,24 @@
-// The images of a category: tiles to select with mouse, touch or keys.
+// The samples of a category: tiles to select with mouse, touch or keys.
 
 import { element, picture, showItems } from "./dom.js";
+import { textElement } from "./texts.js";
 
 export class Gallery {
   /**
    * @param list the listbox
-   * @param sourceOf returns the address of the thumbnail of a row; null if the run has no images
+   * @param sourceOf returns the address of the thumbnail of a row; null if the run has no pictures
+   * @param hasTexts whether the samples have texts or links
    * @param onSelect called when the selection has changed
    * @param onLook called with the index of a tile to enlarge
    */
-  constructor(list, { sourceOf, onSelect, onLook }) {
+  constructor(list, { sourceOf, hasTexts, onSelect, onLook }) {
     Object.assign(this, { list, sourceOf, onSelect, onLook });
     this.samples = [];
     this.selected = new Set();
     this.current = 0;
     this.anchor = 0;
     list.classList.toggle("without-pictures", sourceOf === null);
+    list.classList.toggle("with-texts", hasTexts);
     list.addEventListener("click", (event) => this.#onClick(event));
     list.addEventListener("dblclick", (event) => this.#onDoubleClick(event));
     list.addEventListener("keydown", (event) => this.#onKey(event));
@@ -28,6 +31,7 @@ export class Gallery {
     this.current = Math.min(this.current, Math.max(0, samples.length - 1));
     showItems(this.list, samples, (sample) => sample.row, (sample) => this.#make(sample), (tile, sample) => {
       tile.classList.toggle("by-hand", sample.by_hand);
+      this.#update(tile, sample);
     });
     this.#mark();
     if (hadFocus) this.focus();
@@ -79,6 +83,17 @@ export class Gallery {
     return element("div", { className: "tile", title: sample.name, id: `sample-${sample.row}`, draggable: true, aria: { role: "option" } }, image, name);
   }
 
+  /** A search shows other parts of the texts, and where each sample is. */
+  #update(tile, sample) {
+    const [text, place] = [tile.querySelector(".text"), tile.querySelector(".place")];
+    if (sample.text !== undefined && text?.textContent !== sample.text) {
+      text?.remove();
+      tile.querySelector(".name").before(textElement(sample, { canFocus: false }));
+    }
+    if (sample.in === undefined) place?.remove();
+    else (place ?? tile.appendChild(element("span", { className: "place" }))).textContent = `in ${sample.in}`;
+  }
+
   #choose(row, wanted) {
     if (wanted) this.selected.add(row);
     else this.selected.delete(row);
@@ -97,7 +112,7 @@ export class Gallery {
 
   #onClick(event) {
     const index = this.#indexOf(event);
-    if (index < 0 || event.detail > 1) return;
+    if (index < 0 || event.detail > 1 || event.target.closest("a")) return;
     this.current = index;
     if (event.shiftKey) this.#selectTo(index);
     else this.toggle(index);
@@ -106,7 +121,7 @@ export class Gallery {
 
   #onDoubleClick(event) {
     const index = this.#indexOf(event);
-    if (index < 0) return;
+    if (index < 0 || event.target.closest("a")) return;
     this.toggle(index); // the first of the two clicks selected it
     this.onLook(index);
   }

@@ -1,8 +1,8 @@
 // The labelling page: connects controls and keys to actions.
 
 import { makeViewer } from "./viewer.js";
-import { about, allCategories, classHere, current, exists, groupHere, thumbnail, titleOf } from "./state.js";
-import { byId, count } from "./dom.js";
+import { about, allCategories, classHere, current, exists, groupHere, samples, thumbnail, titleOf } from "./state.js";
+import { byId } from "./dom.js";
 import { destinations } from "./destinations.js";
 import { makeDragging } from "./dragging.js";
 import { makeNextSteps } from "./next_steps.js";
@@ -17,6 +17,7 @@ import { say, showHeading, showNameNote, showPager, showCategories, showProgress
 
 const gallery = new Gallery(byId("gallery"), {
   sourceOf: about.pictures ? (row) => thumbnail("target", row) : null,
+  hasTexts: about.texts,
   onSelect: () => showSelection(gallery.selected),
   onLook: (index) => look(index),
 });
@@ -40,7 +41,7 @@ function enqueue(work) {
 }
 
 const isAsking = () => current.mode === "questions";
-const wanted = () => ({ category: current.category, page: current.page, order: byId("order").value });
+const wanted = () => ({ category: current.category, page: current.page, order: byId("order").value, search: byId("search").value.trim(), everywhere: byId("everywhere").checked });
 
 async function show() {
   if (isAsking()) return showQuestions(await readQuestions());
@@ -77,7 +78,7 @@ function showView(view) {
   showMode();
   showProgress();
   showCategories(go);
-  showHeading();
+  showHeading(takeName);
   showSimilar(go, mergeInto);
   showPager();
   gallery.show(current.view.samples);
@@ -91,11 +92,12 @@ function go(category, page = 0) {
       history.pushState(null, "", `#${category}`);
     }
     current.mode = "groups";
+    if (category !== current.category) clearSearch();
     [current.category, current.page] = [category, page];
     gallery.current = 0;
     await show();
     openSidebar(false);
-    window.scrollTo({ top: 0 });
+    if (document.activeElement !== byId("search")) window.scrollTo({ top: 0 });
   });
 }
 
@@ -126,7 +128,8 @@ const perform = (action) => enqueue(() => actAndShow(action));
 const mergeInto = (to) => perform({ kind: "merge", group: groupHere().number, to });
 const moveTo = (to) => withSelection((rows) => perform({ kind: "move", rows, to }));
 const putBack = () => withSelection((rows) => perform({ kind: "put-back", rows }));
-const rename = () => perform({ kind: "name", group: groupHere().number, name: byId("name").value });
+const rename = (name) => perform({ kind: "name", group: groupHere().number, name });
+const takeName = (name) => rename(name).then(goOnAfterSaving);
 const split = () => groupHere() && perform({ kind: "split", group: groupHere().number });
 
 /** Returns the message of a request that is no action. */
@@ -167,16 +170,16 @@ function step(kind) {
 /** Takes and clears the selection, so that the next one can start at once. */
 function withSelection(work) {
   const rows = [...gallery.selected];
-  if (!rows.length) return say("Select images first: click them, or move to them with the arrow keys and press Space.");
+  if (!rows.length) return say(`Select ${about.words.one}s first: click them, or move to them with the arrow keys and press Space.`);
   gallery.clear();
   return work(rows);
 }
 
-/** Asks where to move the selected images, or the whole group if none is selected, and moves them. */
+/** Asks where to move the selected samples, or the whole group if none is selected, and moves them. */
 async function send(onlyClasses) {
   const selected = gallery.selected.size;
   if (!selected && !groupHere()) return withSelection(() => {});
-  const what = selected ? count(selected, "image") : titleOf(groupHere());
+  const what = selected ? samples(selected) : titleOf(groupHere());
   const title = onlyClasses ? `Assign ${what} to a known class` : `${selected ? "Move" : "Merge"} ${what} ${selected ? "to" : "into"}`;
   const to = await choose(title, destinations(onlyClasses, selected > 0));
   if (to !== null) await (selected ? moveTo(to) : mergeInto(to));
@@ -212,6 +215,14 @@ function turnPage(pages) {
   const page = current.page + pages;
   if (page >= 0 && page < current.view.pages) go(current.category, page);
 }
+
+function clearSearch() {
+  byId("search").value = "";
+  byId("everywhere").checked = false;
+}
+
+/** Shows what a search finds, on its first page. */
+const search = () => go(current.category, 0);
 
 function openSidebar(open) {
   byId("sidebar").classList.toggle("open", open);
@@ -271,12 +282,33 @@ makeDragging(gallery, byId("sidebar"), moveTo);
 remember("uniot-label-go-on", byId("go-on"), () => {});
 remember("uniot-label-size", byId("size"), (size) => { byId("gallery").dataset.size = size; });
 byId("order").addEventListener("change", () => go(current.category, 0));
+let typing;
+byId("search").addEventListener("input", () => {
+  clearTimeout(typing);
+  // Somebody who types is not done yet.
+  typing = setTimeout(search, 200);
+});
+byId("search").addEventListener("keydown", (event) => {
+  if (event.key !== "Escape") return;
+  event.preventDefault();
+  clearTimeout(typing);
+  clearSearch();
+  search().then(() => gallery.focus());
+});
+byId("everywhere").addEventListener("change", () => { if (byId("search").value.trim()) search(); });
+byId("search-form").addEventListener("submit", (event) => {
+  event.preventDefault();
+  clearTimeout(typing);
+  search().then(() => gallery.focus());
+});
 byId("name").addEventListener("input", showNameNote);
 byId("name-form").addEventListener("submit", (event) => {
   event.preventDefault();
-  rename().then(goOnAfterSaving);
+  takeName(byId("name").value);
 });
 
+const { one } = about.words;
+const an = /^[aeiou]/.test(one) ? "an" : "a";
 const ofQuestions = [
   { keys: ["y"], about: "yes, it is of the nearest class", run: () => questions.nearest(0) },
   { keys: ["c"], about: "it is of another class", run: () => questions.another() },
@@ -290,18 +322,19 @@ const ofQuestions = [
 const ofGroups = [
   { keys: ["n"], about: "name this group", run: () => groupHere() && byId("name").focus() },
   { keys: ["u"], about: "go to the next group without a name", run: goToUnnamed },
+  { keys: ["/"], about: about.texts ? `search for words in the ${about.links ? "links" : "texts"}` : "search for names", run: () => byId("search").focus() },
   { keys: ["j"], about: "go to the next group or class", run: () => goToNeighbour(1) },
   { keys: ["k"], about: "go to the previous group or class", run: () => goToNeighbour(-1) },
-  { keys: ["i"], about: "go to the images", run: () => gallery.focus() },
-  { keys: ["←", "→", "↑", "↓"], about: "move from image to image; with Shift, select them" },
-  { keys: ["Space"], about: "select an image" },
-  { keys: ["Enter"], about: "enlarge an image" },
-  { keys: ["a"], about: "select all images of the page", run: () => gallery.selectAll() },
+  { keys: ["i"], about: `go to the ${one}s`, run: () => gallery.focus() },
+  { keys: ["←", "→", "↑", "↓"], about: `move from ${one} to ${one}; with Shift, select them` },
+  { keys: ["Space"], about: `select ${an} ${one}` },
+  { keys: ["Enter"], about: about.pictures ? "enlarge an image" : `show all of ${an} ${one}` },
+  { keys: ["a"], about: `select all ${one}s of the page`, run: () => gallery.selectAll() },
   { keys: ["Escape"], about: "clear the selection", run: () => gallery.clear() },
-  { keys: ["m"], about: "move the selected images (or drag them to the list); without a selection, merge the group", run: () => send(false) },
-  { keys: ["c"], about: "assign the selected images, or the group, to a known class", run: () => send(true) },
-  { keys: ["g"], about: "make a new group of the selected images", run: () => moveTo("new") },
-  { keys: ["x", "Delete"], about: "discard the selected images", run: () => moveTo("discarded") },
+  { keys: ["m"], about: `move the selected ${one}s (or drag them to the list); without a selection, merge the group`, run: () => send(false) },
+  { keys: ["c"], about: `assign the selected ${one}s, or the group, to a known class`, run: () => send(true) },
+  { keys: ["g"], about: `make a new group of the selected ${one}s`, run: () => moveTo("new") },
+  { keys: ["x", "Delete"], about: `discard the selected ${one}s`, run: () => moveTo("discarded") },
   { keys: ["s"], about: "split the group in two", run: split },
   { keys: ["z", "Ctrl+z"], about: "undo", run: () => step("undo") },
   { keys: ["y", "Ctrl+y"], about: "redo", run: () => step("redo") },
@@ -310,7 +343,7 @@ const ofGroups = [
   ...(about.asks ? [{ keys: ["q"], about: "go to the questions", run: goToQuestions }] : []),
 ];
 const everywhere = [
-  { keys: ["l"], about: "label one by one, the most useful images first", run: openQueue },
+  { keys: ["l"], about: `label one by one, the most useful ${one}s first`, run: openQueue },
   { keys: ["e"], about: "finish: next steps, export and import", run: finish },
   { keys: ["?"], about: "show this help", run: () => byId("help").showModal() },
 ];

@@ -10,7 +10,7 @@ const plain = (text) => text.normalize("NFD").replace(/\p{M}/gu, "").toLowerCase
 
 /**
  * @param title of the dialog
- * @param choices in order: { category, name, detail, source (of a picture, or null) }
+ * @param choices in order: { category, name, detail, source (of a picture, or null), hint (what is typical of it) }
  * @returns the category, or null if the dialog was cancelled
  */
 export function choose(title, choices) {
@@ -41,16 +41,16 @@ export function choose(title, choices) {
     dialog.close();
   }
 
-  const items = choices.map(({ category, name, detail, source }) => {
+  const items = choices.map(({ category, name, detail, source, hint = "" }) => {
     const item = element(
       "li",
       { id: `choice-${category}`, aria: { role: "option" } },
       source === null ? null : picture(source),
-      element("span", { className: "name", textContent: name }),
+      element("span", { className: "about" }, element("span", { className: "name", textContent: name }), hint ? element("span", { className: "hint", dir: "auto", textContent: hint }) : null),
       element("span", { className: "detail", textContent: detail }),
     );
     item.addEventListener("click", () => take(category));
-    return { category, item, name: plain(name) };
+    return { category, item, name: plain(`${name} ${hint}`) };
   });
 
   function onKey(event) {

@@ -1,15 +1,15 @@
 // The questions: is this sample of one of the classes? One at a time, the most useful first.
 
-import { about, beliefText, current, exemplarOf, thumbnail } from "./state.js";
+import { about, beliefText, current, exemplarOf, hintOf, thumbnail } from "./state.js";
 import { breakable, byId, count, element, picture } from "./dom.js";
 import { choose } from "./picker.js";
 import { similarityText } from "./render.js";
 import { Problem, readFollowing } from "./server.js";
+import { textElement } from "./texts.js";
 
 const MOST_NAMES = 2;
 
 const large = (row) => `/pictures/target/${row}/large?run=${about.version}`;
-const sample = about.pictures ? "image" : "sample";
 
 /**
  * @param tell called with a row and an answer: a class, the label of unknown samples, or null for "cannot tell"; resolves
@@ -42,7 +42,7 @@ export function makeQuestions({ tell }) {
     const known = new Map(current.state.classes.map((one) => [one.category, one]));
     const choices = asked.classes.map((category) => {
       const { name, ...other } = known.get(category);
-      return { category, name, detail: "", source: exemplarOf(other) };
+      return { category, name, detail: "", source: exemplarOf(other), hint: hintOf(other) };
     });
     const category = await choose(`Which class is “${asked.name}”?`, choices);
     // The question may have changed behind the dialog, if another tab answered it.
@@ -58,12 +58,16 @@ export function makeQuestions({ tell }) {
     byId("answers-text").textContent = answers ? count(answers, "answer") : "No answers yet";
   }
 
-  function exemplars({ source, target }) {
+  function exemplars({ source, target, texts }) {
+    if (!about.pictures && texts.length) {
+      const examples = texts.map((one) => element("span", { className: "text", dir: "auto", textContent: one.text, title: one.text }));
+      return element("span", { className: "examples" }, ...examples);
+    }
     if (!about.pictures) {
       const names = target.slice(0, MOST_NAMES).map(({ name }) => element("span", { textContent: `“${name}”`, title: name }));
       return element("span", { className: "detail" }, ...names);
     }
-    const addresses = source.length ? source.map((row) => thumbnail("source", row)) : target.map((one) => thumbnail("target", one.row));
+    const addresses = source.length && about.source_pictures ? source.map((row) => thumbnail("source", row)) : target.map((one) => thumbnail("target", one.row));
     return element("span", { className: "exemplars" }, ...addresses.map((address) => picture(address)));
   }
 
@@ -84,9 +88,11 @@ export function makeQuestions({ tell }) {
     const { row, name, now } = question;
     const image = about.pictures ? picture(large(row), "high") : null;
     if (image) Object.assign(image, { loading: "eager", alt: name });
+    byId("question-picture").scrollTop = 0;
     // A new element: an old one would show the sample before until the next is loaded.
-    byId("question-picture").replaceChildren(image ?? element("span", { className: "name", textContent: name }));
-    byId("question-name").textContent = about.pictures ? name : "";
+    const text = textElement(question);
+    byId("question-picture").replaceChildren(image ?? text ?? element("span", { className: "name", textContent: name }));
+    byId("question-name").replaceChildren(...[image || text ? name : null, image && text].filter(Boolean));
     byId("question-now").textContent = `Now: ${beliefText(now)}.`;
     byId("nearest").replaceChildren(...question.nearest.map(makeNearest));
     byId("answer-nearest").replaceChildren(...breakable(`Yes, ${question.nearest[0].name}`));
@@ -110,7 +116,7 @@ export function makeQuestions({ tell }) {
     byId("question").hidden = question === null;
     byId("settled").hidden = !view.settled;
     byId("settled-text").textContent =
-      question === null ? `Every ${sample} has an answer.` : "More answers will hardly change this.";
+      question === null ? `Every ${about.words.one} has an answer.` : "More answers will hardly change this.";
     if (question === null) return;
     showSample();
     if (isOther) preload(question);

@@ -1,13 +1,14 @@
-// A dialog to label single images, the most useful first.
+// A dialog to label single samples, the most useful first.
 
 import { about, beliefText, current, thumbnail } from "./state.js";
+import { fillText } from "./viewer.js";
 import { byId, count, element, picture, setSource } from "./dom.js";
 import { Problem, readQueue } from "./server.js";
 
 const SHOWN = 8;
 
 const gainOf = ({ settles }) =>
-  settles < 1 ? "Few other images look like this one." : `Its label will probably fit about ${count(settles, "other image")}.`;
+  settles < 1 ? `Few other ${about.words.one}s are like this one.` : `Its label will probably fit about ${count(settles, `other ${about.words.one}`)}.`;
 
 const guessOf = ({ now, nearest }) =>
   `Guess: ${beliefText(now)}${now.group ? `; most similar known class: ${nearest}` : ""}.`;
@@ -31,6 +32,7 @@ export function makeQueue({ label, discard, onProblem }) {
     byId("queue-guess").textContent = guessOf(sample);
     byId("queue-gain").textContent = gainOf(sample);
     byId("queue-name").textContent = sample.name;
+    fillText(byId("queue-shown"), sample, () => here === sample);
     byId("queue-picture").hidden = !about.pictures;
     if (about.pictures) setSource(byId("queue-picture"), `/pictures/target/${sample.row}/large?run=${about.version}`);
     for (const item of byId("queue-list").children) item.firstChild.setAttribute("aria-pressed", String(item.dataset.row === String(sample.row)));
@@ -41,7 +43,7 @@ export function makeQueue({ label, discard, onProblem }) {
   function item(sample) {
     const source = thumbnail("target", sample.row);
     const button = element("button", { type: "button", className: "quiet", title: gainOf(sample), aria: { label: `${sample.name}: ${gainOf(sample)}` } },
-      source ? picture(source) : element("span", { className: "name", textContent: sample.name }),
+      source ? picture(source) : element("span", { className: "name", dir: "auto", textContent: sample.text ?? sample.name }),
       element("span", { className: "detail", textContent: sample.settles ? `~${count(sample.settles, "other")}` : "" }));
     button.addEventListener("click", () => show(sample));
     return element("li", { data: { row: sample.row } }, button);
@@ -56,7 +58,7 @@ export function makeQueue({ label, discard, onProblem }) {
       dialog.close();
       return onProblem(problem);
     }
-    // Skipped images come last.
+    // Skipped samples come last.
     const ordered = [...samples.filter((one) => !skipped.has(one.row)), ...samples.filter((one) => skipped.has(one.row))];
     byId("queue-list").replaceChildren(...ordered.slice(0, SHOWN).map(item));
     show(ordered[0] ?? null);
@@ -73,7 +75,7 @@ export function makeQueue({ label, discard, onProblem }) {
   byId("queue-form").addEventListener("submit", (event) => {
     event.preventDefault();
     const text = field.value.trim();
-    if (!text) byId("queue-text").textContent = "Type what the image shows, or skip it.";
+    if (!text) byId("queue-text").textContent = "Type a label, or skip it.";
     else if (here) after(label(here.row, text));
   });
   byId("queue-skip").addEventListener("click", () => {
@@ -85,7 +87,7 @@ export function makeQueue({ label, discard, onProblem }) {
 
   return async () => {
     if (current.state === null || dialog.open) return;
-    // Text typed before the image is there would be lost.
+    // Text typed before the sample is there would be lost.
     byId("queue-one").hidden = byId("queue-none").hidden = true;
     dialog.showModal();
     await refresh();

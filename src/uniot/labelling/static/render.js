@@ -1,6 +1,6 @@
 // Shows the state on the page.
 
-import { about, classHere, current, exemplarOf, groupAt, classAt, groupHere, isGroup, nameOf, titleOf } from "./state.js";
+import { about, classHere, current, exemplarOf, groupAt, classAt, groupHere, hintOf, isGroup, nameOf, samples, titleOf } from "./state.js";
 import { byId, count, element, picture, setSource, showItems } from "./dom.js";
 
 // Categories that are less similar are not suggested.
@@ -16,7 +16,7 @@ export function showProgress() {
   const { groups_named, groups, images_decided, images } = current.state.progress;
   byId("progress").value = images ? images_decided / images : 1;
   byId("progress-text").textContent =
-    `${groups_named} of ${count(groups, "group")} named, ${images_decided} of ${count(images, "image")} labelled`;
+    `${groups_named} of ${count(groups, "group")} named, ${images_decided} of ${samples(images)} labelled`;
   for (const [id, word] of [["undo", "Undo"], ["redo", "Redo"]]) {
     const step = current.state[id];
     byId(id).disabled = step === null;
@@ -37,16 +37,18 @@ function showCategoryList(list, items, go) {
   const make = (one) =>
     element("li", {}, linkTo(one.category, go,
       exemplarOf(one) ? picture(exemplarOf(one), "low") : element("span", { className: "no-thumbnail" }),
-      element("span", { className: "name" }),
+      element("span", { className: "about" }, element("span", { className: "name" }), element("span", { className: "hint", dir: "auto" })),
       element("span", { className: "size" })));
   showItems(list, items, (one) => one.category, make, (item, one) => {
     const link = item.firstChild;
-    const [image, name, size] = link.children;
-    if (exemplarOf(one)) setSource(image, exemplarOf(one));
+    const [name, hint, size] = [".name", ".hint", ".size"].map((selector) => link.querySelector(selector));
+    if (exemplarOf(one)) setSource(link.firstChild, exemplarOf(one));
+    hint.textContent = hint.title = hintOf(one);
+    hint.hidden = !hint.textContent;
     name.textContent = nameOf(one);
     name.classList.toggle("unnamed", isGroup(one) && !one.name);
     size.textContent = one.size;
-    size.title = count(one.size, "image");
+    size.title = samples(one.size);
     link.classList.toggle("named", isGroup(one) && one.name !== "");
     if (one.category !== current.category) link.removeAttribute("aria-current");
     else if (!link.hasAttribute("aria-current")) {
@@ -65,19 +67,43 @@ function linkTo(category, go, ...children) {
   return link;
 }
 
-export function showHeading() {
+/** @param take called with a suggested name that was clicked */
+export function showHeading(take) {
   const here = groupHere();
   const { total } = current.view;
-  byId("title").textContent = here ? (here.name ? `Group ${here.number}: ${here.name}` : nameOf(here)) : classHere()?.name ?? "Discarded";
-  byId("subtitle").textContent = count(total, "image") + describeCategory();
+  byId("title").textContent = titleHere(here);
+  byId("subtitle").textContent = isSearch() ? describeSearch(total) : samples(total) + describeCategory();
+  showWords(here, take);
   for (const id of ["name-form", "group-tools"]) byId(id).hidden = here === null;
-  byId("split").disabled = total < 2;
+  byId("split").disabled = here !== null && here.size < 2;
   const field = byId("name");
   const saved = here?.name ?? "";
   // Text that is not saved yet stays, unless another group is shown or the group was renamed.
   if (field.dataset.category !== current.category || field.dataset.saved !== saved) field.value = saved;
   Object.assign(field.dataset, { category: current.category, saved });
   showNameNote();
+}
+
+function titleHere(here) {
+  if (current.view.everywhere) return "Search everywhere";
+  if (here) return here.name ? `Group ${here.number}: ${here.name}` : nameOf(here);
+  return classHere()?.name ?? "Discarded";
+}
+
+const isSearch = () => byId("search").value.trim() !== "";
+const describeSearch = (total) => `${samples(total)} found ${current.view.everywhere ? "in all groups and classes" : "here"}`;
+
+/** Shows what is typical of the group, and names that are suggested for it. */
+function showWords(here, take) {
+  const [terms, suggestions] = [here?.terms ?? [], (here?.suggestions ?? []).filter((name) => name !== here.name)];
+  byId("terms").hidden = terms.length === 0;
+  byId("terms").textContent = `${about.terms.slice(0, 1).toUpperCase()}${about.terms.slice(1)}: ${terms.join(", ")}`;
+  byId("suggestions").hidden = suggestions.length === 0;
+  byId("suggestion-list").replaceChildren(...suggestions.map((name) => {
+    const button = element("button", { type: "button", className: "quiet chip", dir: "auto", textContent: name, title: `Name this group “${name}”`, aria: { label: `Name this group “${name}”` } });
+    button.addEventListener("click", () => take(name));
+    return element("li", {}, button);
+  }));
 }
 
 function describeCategory() {
@@ -96,9 +122,9 @@ function aboutName(typed) {
   const { groups, classes } = current.state;
   const other = groups.find((one) => one.category !== current.category && one.name === typed);
   if (!typed) return "";
-  if (classes.some((one) => one.name.trim().normalize("NFC") === typed)) return `“${typed}” is a known class: these images count as that class.`;
+  if (classes.some((one) => one.name.trim().normalize("NFC") === typed)) return `“${typed}” is a known class: these ${about.words.one}s count as that class.`;
   if (other) return `Group ${other.number} has this name too: both are one class.`;
-  if (typed === about.unknown) return `“${typed}” is the word of this run for images of no known class. Choose another name.`;
+  if (typed === about.unknown) return `“${typed}” is the word of this run for ${about.words.one}s of no known class. Choose another name.`;
   return "";
 }
 
@@ -115,10 +141,11 @@ export const similarityText = (cosine) => `similarity ${cosine.toFixed(2)}`;
 
 function makeSuggestion({ category, cosine }, go, mergeInto) {
   const other = groupAt(category) ?? classAt(category);
-  const detail = isGroup(other) ? count(other.size, "image") : "known class";
+  const detail = isGroup(other) ? samples(other.size) : "known class";
   const link = linkTo(category, go,
     exemplarOf(other) && picture(exemplarOf(other)),
     element("span", { className: "name", textContent: nameOf(other) }),
+    hintOf(other) ? element("span", { className: "hint", dir: "auto", textContent: hintOf(other) }) : null,
     element("span", { className: "detail", textContent: detail }),
     element("span", { className: "detail", textContent: similarityText(cosine) }));
   link.title = `Show ${titleOf(other)}`;
@@ -131,24 +158,30 @@ function makeSuggestion({ category, cosine }, go, mergeInto) {
 }
 
 export function showPager() {
-  const { first, samples, total, page, pages } = current.view;
-  byId("page-text").textContent = `${first + 1}–${first + samples.length} of ${total}`;
+  const { first, samples: shown, total, page, pages } = current.view;
+  byId("page-text").textContent = `${first + 1}–${first + shown.length} of ${total}`;
   byId("pager").hidden = pages < 2;
   byId("previous-page").disabled = page === 0;
   byId("next-page").disabled = page >= pages - 1;
   byId("select-page").disabled = total === 0;
   byId("empty").hidden = total > 0;
-  byId("empty").textContent = current.category === "discarded" ? "No image is discarded." : "No image is in this class.";
+  byId("empty").textContent = emptyText();
+}
+
+function emptyText() {
+  const { one } = about.words;
+  if (isSearch()) return `No ${one} ${current.view.everywhere ? "" : "here "}contains these words.`;
+  return current.category === "discarded" ? `No ${one} is discarded.` : `No ${one} is in this class.`;
 }
 
 export function showSelection(selected) {
-  const { samples } = current.view;
+  const { samples: shown, everywhere } = current.view;
   byId("selection").hidden = selected.size === 0;
   byId("selected-text").textContent = selected.size ? `${selected.size} selected` : "";
   byId("confirm").hidden = classHere() === null;
-  byId("put-back").hidden = current.category !== "discarded" && !samples.some((one) => one.by_hand && selected.has(one.row));
-  byId("discard").hidden = current.category === "discarded";
-  byId("look").hidden = selected.size !== 1 || !samples.some((one) => selected.has(one.row));
-  const isWhole = selected.size > 0 && samples.every((one) => selected.has(one.row));
+  byId("put-back").hidden = current.category !== "discarded" && !shown.some((one) => one.by_hand && selected.has(one.row));
+  byId("discard").hidden = current.category === "discarded" && !everywhere;
+  byId("look").hidden = selected.size !== 1 || !shown.some((one) => selected.has(one.row));
+  const isWhole = selected.size > 0 && shown.every((one) => selected.has(one.row));
   byId("select-page").textContent = isWhole ? "Unselect this page" : "Select this page";
 }

@@ -28,6 +28,7 @@ const post = (path, body) =>
 
 export const readState = () => ask("/state");
 export const readGallery = (view) => ask(`/gallery?${new URLSearchParams(view)}`);
+export const readText = (collection, row) => ask(`/texts/${collection}/${row}`);
 export const readQuestions = () => ask("/questions");
 export const readFollowing = (row) => ask(`/questions/following?${new URLSearchParams({ row })}`);
 /** Carries out an action; returns the gallery page of `view`, or the next question if it is null. */

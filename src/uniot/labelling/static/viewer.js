@@ -1,7 +1,26 @@
-// A dialog that shows one image enlarged, with buttons for the previous and the next one.
+// A dialog that shows one sample in full, with buttons for the previous and the next one.
 
 import { about } from "./state.js";
 import { byId, setSource } from "./dom.js";
+import { Problem, readText } from "./server.js";
+import { textElement } from "./texts.js";
+
+/** Shows the whole text of a sample in a box; `isHere()` is false once another sample is shown there. */
+export async function fillText(box, sample, isHere) {
+  const put = (shown) => {
+    box.replaceChildren(...[textElement(shown)].filter(Boolean));
+    box.scrollTop = 0;
+  };
+  box.hidden = sample.text === undefined;
+  put(sample);
+  if (!sample.cut) return;
+  try {
+    const whole = await readText("target", sample.row);
+    if (isHere()) put(whole);
+  } catch (problem) {
+    if (!(problem instanceof Problem)) throw problem;
+  }
+}
 
 /** @returns a function that opens the dialog at an index of the gallery */
 export function makeViewer(gallery) {
@@ -15,6 +34,7 @@ export function makeViewer(gallery) {
     byId("viewer-title").textContent = sample.name;
     byId("viewer-picture").hidden = !about.pictures;
     if (about.pictures) setSource(byId("viewer-picture"), `/pictures/target/${sample.row}/large?run=${about.version}`);
+    fillText(byId("viewer-text"), sample, () => gallery.samples[index]?.row === sample.row);
     byId("viewer-about").textContent =
       `Prediction: ${sample.known ? "" : "unknown, "}${sample.start} (confidence ${sample.confidence.toFixed(2)}). ` +
       `Most similar known class: ${sample.nearest}.` + (sample.by_hand ? " Moved here by hand." : "");

@@ -12,14 +12,11 @@ from uniot.io.tensor_files import MAKE_AGAIN, StoredTensors
 from uniot.methods.decision import Decision
 from uniot.methods.fitted import StoredTarget
 from uniot.methods.unincm.named import NamedClasses
-from uniot.methods.unincm.neighbours import LEAST_SAMPLES, Landmarks, Neighbours
 from uniot.methods.unincm.rejection import LEAST_LEVEL, Rejection, class_ratios
 from uniot.methods.unincm.space import Metric
+from uniot.neighbours import LEAST_SAMPLES, Landmarks, Neighbours
 
-# Keys of the rejection rules: for classes of the source, and for classes that were named in the target. Of the latter
-# only runs of earlier versions have one.
-OF_SOURCE, OF_TARGET = "source", "target"
-# Most odds of the named classes relative to those of a source class whose rule calls the sample known.
+# If the rule calls a sample known, the odds of the named classes are at most this part of the largest odds by the rule.
 _BEHIND = 0.5
 # A cosine may exceed one by rounding.
 _ONE = 1 + 1e-6
@@ -32,15 +29,15 @@ class UniNCMFit:
 
     Attributes:
         metric: the space, and the class means in it.
-        rejections: the rule for classes of the source.
+        rejection: the rule for the classes of the source; None before it is fitted, or if the source has no class.
         neighbours: the target in that space; None if it is not stored or not smoothed.
         landmarks: means of several target samples, which replace a target that is not stored.
-        named: the line of classes that were named in the target; None if there are none. With it, the length of a
-            transformed row is the odds of being of one of them, and its direction is as without.
+        named: the rule for classes that people named in the target; None if there are none. If there are, the length of
+            a transformed row is the odds that it is of one of them; its direction is the same as without them.
     """
 
     metric: Metric
-    rejections: dict[str, Rejection]
+    rejection: Rejection | None = None
     neighbours: Neighbours | None = None
     landmarks: Landmarks | None = None
     named: NamedClasses | None = None
@@ -57,21 +54,16 @@ class UniNCMFit:
     def read(cls, stored: StoredTensors, in_features: int, n_classes: int) -> UniNCMFit:
         """Return the stored fit; raises RunFolderError if it is damaged."""
         metric = Metric.read(stored.below("metric."), in_features, n_classes)
-        width, parts = metric.basis.shape[1], {}
-        for kind in (OF_SOURCE, OF_TARGET):
-            part = stored.below(f"rejection_{kind}.")
-            if part.tensors:
-                parts[kind] = _read_rejection(part, width)
-        n_named, named = int(metric.from_target.sum()), stored.below("named.")
-        expected = {OF_SOURCE: n_classes - n_named, OF_TARGET: 0 if named.tensors else n_named}
-        if {kind: len(rule.presence) for kind, rule in parts.items()} != {k: n for k, n in expected.items() if n}:
+        width, n_named = metric.basis.shape[1], int(metric.from_target.sum())
+        rule, named = stored.below("rejection."), stored.below("named.")
+        rejection = _read_rejection(rule, width) if rule.tensors else None
+        n_rejection = 0 if rejection is None else len(rejection.presence)
+        if n_rejection != n_classes - n_named or bool(named.tensors) != (n_named > 0):
             raise RunFolderError(f"{stored.where} does not have one rejection rule per class. {MAKE_AGAIN}")
-        if named.tensors and not n_named:
-            raise RunFolderError(f"{stored.where} has the line of named classes, and none was named. {MAKE_AGAIN}")
         neighbours, landmarks = stored.below("neighbours."), stored.below("landmarks.")
         return cls(
             metric,
-            parts,
+            rejection,
             Neighbours.read(neighbours, width) if neighbours.tensors else None,
             Landmarks.read(landmarks, width) if landmarks.tensors else None,
             NamedClasses.read(named, in_features) if named.tensors else None,
@@ -80,7 +72,8 @@ class UniNCMFit:
     def tensors(self) -> dict[str, Tensor]:
         """Return what a run folder stores, by name."""
         parts = {"metric": vars(self.metric)}
-        parts |= {f"rejection_{kind}": vars(rejection) for kind, rejection in self.rejections.items()}
+        if self.rejection is not None:
+            parts["rejection"] = vars(self.rejection)
         if self.neighbours is not None:
             parts["neighbours"] = self.neighbours.tensors()
         if self.landmarks is not None:
@@ -93,17 +86,17 @@ class UniNCMFit:
         """Return known for samples whose similarity, membership and presence together reach the threshold."""
         if self.named is not None:
             return self._decide_with_named(rows)
-        rules = [self.rejections[kind] for kind in (OF_SOURCE, OF_TARGET) if kind in self.rejections]
-        odds = torch.cat([rule.odds(rows) for rule in rules], dim=1)[:, self._order]
+        assert self.rejection is not None  # a class is of the source or named, as `read` checks
+        odds = self.rejection.odds(rows)
         return Decision(odds, odds.max(dim=1).values >= 1)
 
     def _decide_with_named(self, rows: Tensor) -> Decision:
-        """Decide about rows whose length is the odds of being of a named class, if no source class is known in them."""
+        """Decide about rows whose length is the odds of a named class; the rule for source classes comes first."""
         length = rows.double().norm(dim=1, keepdim=True).clamp_min(1e-12)
         directions = (rows / length).float()
         parts = []
-        if OF_SOURCE in self.rejections:
-            parts.append(self.rejections[OF_SOURCE].odds(directions))
+        if self.rejection is not None:
+            parts.append(self.rejection.odds(directions))
             largest = parts[0].max(dim=1, keepdim=True).values
             length = torch.where(largest >= 1, length.minimum(_BEHIND * largest), length)
         parts.append(length * class_ratios(directions, self._named_prototypes))

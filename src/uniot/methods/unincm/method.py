@@ -18,10 +18,9 @@ from uniot.config import Settings
 from uniot.errors import SettingsError
 from uniot.methods.base import Batch, FinalFeatures, Losses, Method, MethodInfo, unchanged
 from uniot.methods.decision import Decision
-from uniot.methods.fitted import ClassSums, FittedState, GivenPrototypes, StoredTarget, TargetStatistics
-from uniot.methods.unincm.fit import OF_SOURCE, UniNCMFit
+from uniot.methods.fitted import ClassSums, FittedState, GivenPrototypes, StoredTarget
+from uniot.methods.unincm.fit import UniNCMFit
 from uniot.methods.unincm.named import NamedClasses, fit_named_classes
-from uniot.methods.unincm.neighbours import MOST_STORED, Neighbours, fit_landmarks
 from uniot.methods.unincm.options import (
     UniNCMOptions,
     WithoutCentres,
@@ -30,16 +29,17 @@ from uniot.methods.unincm.options import (
     WithoutWhitening,
 )
 from uniot.methods.unincm.rejection import Rejection, fit_rejection
-from uniot.methods.unincm.reliability import target_statistics
 from uniot.methods.unincm.space import fit_metric
 from uniot.methods.uniot import UniOTMethod
+from uniot.neighbours import Neighbours, fit_landmarks
+from uniot.reliability import TargetStatistics, target_statistics
 
 # Target samples from which the scatter is estimated, at most.
 _MOST_ROWS = 20_000
-# A neighbourhood that is larger than a class blurs it, a small one is noisy: a hundredth of the target is a fifth of a
-# class if there are twenty; within bounds, and never more than a twentieth of a small target.
+# Size of a neighbourhood: one that is larger than a class blurs it, and a small one is noisy. A hundredth of the target
+# is a fifth of a class if there are twenty; it is kept within bounds, and at most a twentieth of a small target.
 _FEWEST, _MOST, _PART_OF_TARGET, _MOST_OF_TARGET = 6, 20, 100, 20
-# Target samples that the line of named classes is fitted to, besides labelled ones; and the cosine of equal samples.
+# Target samples that the rule for named classes is fitted to, besides labelled ones; and the cosine of equal samples.
 _MOST_COMPARED, _SAME_SAMPLE = 3000, 1 - 1e-6
 
 
@@ -48,12 +48,12 @@ class UniNCMMethod(Method):
 
     Attributes:
         trainer: trains the backbone; None if the embeddings are given.
-        fitted: metric, rejection rules, neighbours and landmarks.
+        fitted: metric, rejection rule, neighbours and landmarks.
         statistics: of the fitted target; None without smoothing.
     """
 
     has_own_space = True
-    most_fitted_rows = MOST_STORED
+    most_fitted_rows = 50_000
 
     def __init__(
         self,
@@ -117,7 +117,7 @@ class UniNCMMethod(Method):
 
     @torch.no_grad()
     def finalize(self, final: FinalFeatures) -> Tensor:
-        """Fit the metric, store the target in it, summarise it by landmarks, and fit the rejection rules.
+        """Fit the metric, store the target in it, summarise it by landmarks, and fit the rejection rule.
 
         Returns:
             The transformed target, (n_samples, width).
@@ -148,15 +148,15 @@ class UniNCMMethod(Method):
             class_sums=class_sums,
             given=self._given,
         )
-        self.fitted.value = UniNCMFit(metric, {})
+        self.fitted.value = UniNCMFit(metric)
         rows = alone = self.transform(embeddings)
         if options.n_neighbours != 0:
             # In half precision, as they are read back from a file.
             neighbours = Neighbours(alone.half().float(), n_neighbours)
-            self.fitted.value = UniNCMFit(metric, {}, neighbours)
+            self.fitted.value = UniNCMFit(metric, neighbours=neighbours)
             rows = self.transform(embeddings)
-            self.fitted.value = UniNCMFit(metric, {}, neighbours, fit_landmarks(alone, rows, generator))
-        self.fitted.value = replace(self.fitted.get(), rejections=self._fit_rejections(rows))
+            self.fitted.value = replace(self.fitted.get(), landmarks=fit_landmarks(alone, rows, generator))
+        self.fitted.value = replace(self.fitted.get(), rejection=self._fit_rejection(rows))
         directions = rows
         if metric.from_target.any():
             named = self._fit_named(embeddings, rows, final.source[final.in_target], final.classes[final.in_target])
@@ -183,8 +183,8 @@ class UniNCMMethod(Method):
         by_size = min(max(_FEWEST, round(n_target / _PART_OF_TARGET)), _MOST)
         return min(self.options.n_neighbours or by_size, max(1, n_target // _MOST_OF_TARGET))
 
-    def _fit_rejections(self, rows: Tensor) -> dict[str, Rejection]:
-        """Fit the rule for the classes of the source to the target, (n_samples, width).
+    def _fit_rejection(self, rows: Tensor) -> Rejection | None:
+        """Fit the rule for the classes of the source to the target, (n_samples, width); None if there are none.
 
         Target samples that were confirmed as a source class move its prototype. The rule is fitted to the prototypes of
         the source alone, because a confirmed class would otherwise set a level that others cannot reach.
@@ -192,17 +192,17 @@ class UniNCMMethod(Method):
         metric = self.fitted.get().metric
         in_source = ~metric.from_target
         if not in_source.any():
-            return {}
+            return None
         fitted = fit_rejection(
             rows,
             metric.prototypes_in_source[in_source],
             n_neighbours=self.n_neighbours(len(rows)),
             estimates_prior=self.options.estimates_prior,
         )
-        return {OF_SOURCE: replace(fitted, prototypes=metric.prototypes[in_source])}
+        return replace(fitted, prototypes=metric.prototypes[in_source])
 
     def _fit_named(self, embeddings: Tensor, rows: Tensor, labelled: Tensor, classes: Tensor) -> NamedClasses:
-        """Fit the line of the classes that were named in the target.
+        """Fit the rule for the classes that people named in the target.
 
         Args:
             embeddings: the target, (n_samples, in_features).
@@ -212,10 +212,10 @@ class UniNCMMethod(Method):
         """
         fit = self.fitted.get()
         from_target, own = fit.metric.from_target, fit.metric.centred(labelled)
-        if OF_SOURCE not in fit.rejections:
+        if fit.rejection is None:
             return fit_named_classes(own, classes, from_target)
         some = torch.arange(0, len(rows), -(-len(rows) // _MOST_COMPARED))
-        largest, nearest = fit.rejections[OF_SOURCE].odds(rows[some]).max(dim=1)
+        largest, nearest = fit.rejection.odds(rows[some]).max(dim=1)
         others = fit.metric.centred(embeddings[some])
         # What a person labelled has that class, whatever the rule says.
         known = (largest >= 1) & ((others @ own.t()).max(dim=1).values < _SAME_SAMPLE)
@@ -225,7 +225,7 @@ class UniNCMMethod(Method):
     def transform_rows(self, rows: Tensor, *, labelled: bool = False) -> Tensor:
         """Return directions in the metric's space; for target samples those of their neighbourhood.
 
-        The rows have unit length, or, if classes were named in the target, the odds of being of one of them.
+        The rows have unit length. If people named classes in the target, their length is the odds of a named class.
         """
         fit = self.fitted.get()
         if labelled:
@@ -242,7 +242,7 @@ class UniNCMMethod(Method):
 
     @property
     def has_unit_rows(self) -> bool:
-        """Whether transformed rows have unit length, which they have not after classes were named in the target."""
+        """Whether transformed rows have unit length: true unless people named classes in the target."""
         return self.fitted.get().named is None
 
     def decide(self, features: Tensor) -> Decision:

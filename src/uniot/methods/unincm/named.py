@@ -1,10 +1,10 @@
-"""The line of new classes: a sample is of a class that was named in the target if it is near enough to its samples.
+"""The rule for classes that people named in the target: a sample is of one of them if it is near enough to its samples.
 
-A neighbourhood average makes a sample look like its neighbours, whatever it is. This line therefore sees the sample
-itself, by its centred embedding: neither averaged nor whitened, since a metric that is fitted to the classes of the
-target removes the directions in which others differ. The threshold comes from the target alone. There are two lower
-bounds, and the higher one counts: most samples of other classes, known and new, stay below it, and few samples of the
-named classes do, each compared with the others of its class.
+An average over neighbours makes a sample look like them, whatever it is. This rule therefore uses the centred embedding
+of the sample itself, neither averaged nor whitened: a metric that is fitted to the classes of the target removes the
+directions in which other classes differ. The threshold comes from the target alone, as the higher of two bounds: most
+samples of other classes, known and new, are below the first, and few samples of the named classes, each compared with
+the others of its class, are below the second.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from torch import Tensor
 
 from uniot.errors import RunFolderError
 from uniot.io.tensor_files import MAKE_AGAIN, StoredTensors
-from uniot.methods.unincm.neighbours import similar_groups
 from uniot.methods.unincm.space import quantile
+from uniot.neighbours import similar_groups
 
 # Part of the samples of other classes that stays below the threshold, and part of the own ones that may.
 _OTHERS_BELOW, _OWN_BELOW = 0.9, 0.15
@@ -29,7 +29,7 @@ _MOST_LOG_ODDS = 6.0
 
 @dataclass(frozen=True)
 class NamedClasses:
-    """The fitted line of the classes that were named in the target.
+    """The fitted rule for the classes that people named in the target.
 
     Attributes:
         means: mean direction of each small group of similar samples of a class, (m, n_features), unit rows.
@@ -43,7 +43,7 @@ class NamedClasses:
 
     @classmethod
     def read(cls, stored: StoredTensors, in_features: int) -> NamedClasses:
-        """Return the stored line; raises RunFolderError if it is damaged."""
+        """Return the stored rule; raise RunFolderError if it is damaged."""
         means = stored.take("means", (None, in_features), torch.float32)
         if not len(means):
             raise RunFolderError(f"{stored.where} has named classes without samples. {MAKE_AGAIN}")
@@ -64,15 +64,15 @@ class NamedClasses:
 
 
 def fit_named_classes(rows: Tensor, classes: Tensor, is_named: Tensor) -> NamedClasses:
-    """Fit the line to samples of the target whose class is known.
+    """Fit the rule to samples of the target whose class is known.
 
     Args:
         rows: centred embeddings, (n_samples, n_features), unit rows.
-        classes: class index of each; those of named classes are labels by people, the others answers of the rule.
+        classes: class index of each; people labelled those of named classes, the rule predicted the others.
         is_named: whether each class was named in the target, (n_classes,).
 
     Returns:
-        The fitted line.
+        The fitted rule.
     """
     own, others, means = [], torch.full((len(rows),), -1.0), []
     for index in classes.unique().tolist():
@@ -91,9 +91,8 @@ def fit_named_classes(rows: Tensor, classes: Tensor, is_named: Tensor) -> NamedC
             alone = F.normalize(sums[groups] - rows[members], dim=1)
             inside.scatter_(1, groups[:, None], (rows[members] * alone).sum(dim=1, keepdim=True))
             own.append(inside.max(dim=1).values)
-    of_others = others[others > -1] if len(classes.unique()) > 1 else others
-    bounds = [quantile(of_others, _OTHERS_BELOW)]
-    reached = torch.cat(own) if own else of_others
+    bounds = [quantile(others, _OTHERS_BELOW)]
+    reached = torch.cat(own) if own else others
     if own:
         bounds.append(quantile(reached, _OWN_BELOW))
     threshold = max(bounds)

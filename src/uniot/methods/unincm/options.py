@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from uniot.methods.uniot_options import UniOTOptions
+from uniot.methods.uniot import UniOTOptions
 
 
 class UniNCMOptions(UniOTOptions):

@@ -30,8 +30,8 @@ _LEVEL_QUANTILE = 0.8
 # Common samples are the second number of deviations below one. Private samples have a membership of 0, and the
 # similarity that class means reach which are mirrored at random.
 _DEVIATION, _BELOW_ONE = 0.2, 0.75
-# Common samples of domains that are close have little room to vary: half of what is left between the level and one, and
-# not less than the second number.
+# If the domains are close, similarities of common samples vary little: their deviation is this part of what is left
+# between the level and one, and at least the second number.
 _ROOM_TO_VARY, _LEAST_DEVIATION = 0.5, 0.05
 # With few classes, each covers a larger part of the target: means of membership are lower by this over their number.
 _SPREAD_OF_FEW = 0.8
@@ -44,7 +44,7 @@ _FEWEST_FOR_NULL = 5
 _ITERATIONS = 50
 LEAST_LEVEL = 1e-3
 _BLOCK = 4096
-# Cosines this far apart, in units of the level, differ by e in the probability of the class.
+# Difference of two cosines, in units of the level, that changes the ratio of two class probabilities by e.
 _SOFTNESS = 0.1
 
 
@@ -123,7 +123,7 @@ def fit_rejection(
     Args:
         rows: directions of the target samples, (n, p), unit rows.
         prototypes: class means, (c, p), unit rows.
-        n_neighbours: samples that were averaged; a class has at least as many exemplars if it has as many samples.
+        n_neighbours: number of neighbours that were averaged; a class has as many exemplars, or all its samples.
         estimates_prior: whether the private-class priors are estimated; otherwise they are one half.
 
     Returns:

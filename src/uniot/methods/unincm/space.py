@@ -9,10 +9,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from uniot.io.tensor_files import StoredTensors
+from uniot.linear_algebra import leading_directions
 from uniot.methods.fitted import ClassSums, GivenPrototypes
-from uniot.methods.unincm.neighbours import Neighbours, mean_over
+from uniot.neighbours import Neighbours, mean_over
 
-_POWER_ITERATIONS = 4
 _REFLECTIONS, _MOST_ROWS_FOR_CHANCE = 12, 2000
 
 
@@ -151,23 +151,6 @@ def _inverse_root(scatter: Tensor, shrinkage: float) -> Tensor:
     mean = values.mean().clamp_min(1e-12)
     root: Tensor = (vectors / (values.clamp_min(0) + shrinkage * mean).sqrt()) @ vectors.t()
     return root.float()
-
-
-def leading_directions(rows: Tensor, width: int, generator: torch.Generator) -> Tensor:
-    """Return the leading principal directions of rows (n, n_features) as orthonormal columns, (n_features, width).
-
-    Subspace iteration, because a full decomposition of wide embeddings is slow.
-    """
-    if width >= rows.shape[1]:
-        return torch.eye(rows.shape[1])
-    start = torch.randn(rows.shape[1], min(width + 20, rows.shape[1]), generator=generator)
-    found = torch.linalg.qr(start).Q
-    for _ in range(_POWER_ITERATIONS):
-        found = torch.linalg.qr(rows.t() @ (rows @ found)).Q
-    within = (rows @ found).double()
-    vectors = torch.linalg.eigh(within.t() @ within).eigenvectors.flip(1)
-    leading: Tensor = found @ vectors[:, :width].float()
-    return leading
 
 
 def chance_similarity(rows: Tensor, prototypes: Tensor) -> float:

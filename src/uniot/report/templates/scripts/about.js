@@ -3,8 +3,8 @@
 (() => {
   const { data } = page;
   const about = page.byId("about");
-  const [title, text, name] = about.querySelectorAll("strong, p");
-  const link = about.querySelector("a"), canvas = about.querySelector("canvas");
+  const [title, text, words, name] = about.querySelectorAll("strong, p");
+  const link = about.querySelector("div > a"), canvas = about.querySelector("canvas");
   const sheets = [...document.querySelectorAll("img.sheet")];
 
   function drawPicture(picture) {
@@ -20,10 +20,21 @@
     );
   }
 
-  function tell({ heading, lines, where, key, picture }, event, pin) {
+  // A text is text, whatever it contains; only an address that the report has checked, in a list, becomes a link.
+  function showText(shown) {
+    words.hidden = shown === undefined;
+    if (words.hidden) return;
+    if (!Array.isArray(shown) || !/^https?:/i.test(shown[0])) { words.textContent = shown; return; }
+    const address = document.createElement("a");
+    Object.assign(address, { href: shown[0], target: "_blank", rel: "noopener noreferrer", textContent: shown[0] });
+    words.replaceChildren(address);
+  }
+
+  function tell({ heading, lines, where, key, picture, shown }, event, pin) {
     title.textContent = heading;
     text.textContent = lines;
     name.textContent = where;
+    showText(shown);
     link.hidden = !key || !page.byId(key);
     if (key) link.href = `#${key}`;
     drawPicture(picture);

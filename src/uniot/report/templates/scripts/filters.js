@@ -30,10 +30,12 @@
     return index === Number(wanted.category);
   }
 
+  const contains = (name, shown = "") => wanted.words === "" || `${name}\n${shown}`.toLocaleLowerCase().includes(wanted.words);
+
   page.matchesRow = (row) => {
     const [name, confidence, , , index] = data.samples[row];
     return inCategory(index) && confidence >= wanted.low && confidence <= wanted.high
-      && name.toLocaleLowerCase().includes(wanted.words);
+      && contains(name, data.texts[row]);
   };
   // Samples of the source have a class, but neither a confidence nor a name.
   page.matchesPoint = (point) => {

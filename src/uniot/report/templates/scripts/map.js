@@ -80,7 +80,7 @@
     } else {
       const key = category < 0 ? null : data.categories[category][1];
       const lines = category < 0 ? "source; the class was not found in the target" : "source, labelled";
-      page.about.tell({ heading: data.classes[ofClass], lines, where: "", key, picture }, event, pin);
+      page.about.tell({ heading: data.classes[ofClass], lines, where: "", key, picture, shown: data.sourceTexts[row] }, event, pin);
     }
   }
 

@@ -11,7 +11,7 @@
     page.about.tell({
       heading: `${data.classes[ofClass]}: ${cell.z.toFixed(2)}`,
       lines: `${unit}; confidence ${confidence.toFixed(2)}`,
-      where, key: null, picture: onMap === undefined ? -1 : data.points[onMap][4],
+      where, key: null, picture: onMap === undefined ? -1 : data.points[onMap][4], shown: data.texts[row],
     }, event, false);
   }
 

@@ -37,7 +37,7 @@ const page = (() => {
       const [heading, key, known] = data.categories[category];
       const sure = `${known ? "known" : "unknown"}, confidence ${confidence.toFixed(2)}`;
       const lines = known ? sure : `${sure}; group confidence ${inGroup.toFixed(2)}; nearest class ${data.classes[nearest]}`;
-      return { heading, key, lines, where };
+      return { heading, key, lines, where, shown: data.texts[row] };
     },
   };
 })();

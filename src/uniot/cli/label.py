@@ -1,0 +1,80 @@
+"""`uniot label`: name the groups of a run on a page in the browser, or exchange labels with other tools."""
+
+from __future__ import annotations
+
+from enum import Enum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from uniot.cli.page import (
+    LOCALHOST,
+    AllowNetwork,
+    OpenBrowser,
+    PageHost,
+    PageOptions,
+    PagePort,
+    after_naming,
+    serve_page,
+)
+from uniot.cli.screen import print_line
+from uniot.errors import SettingsError
+from uniot.io.text import command
+
+
+class ExportFormat(Enum):
+    """Format of --export."""
+
+    CSV = "csv"
+    JSONL = "jsonl"
+    COCO = "coco"
+    FIFTYONE = "fiftyone"
+    LABEL_STUDIO = "label-studio"
+
+
+def label(
+    run: Annotated[Path, typer.Argument(help="Folder of a finished run.")],
+    open_browser: OpenBrowser = False,
+    export: Annotated[
+        Path | None,
+        typer.Option("--export", help="Do not open the page; write the labels to this file (for fiftyone: folder)."),
+    ] = None,
+    kind: Annotated[
+        ExportFormat | None,
+        typer.Option("--format", help="Format of --export. Default: by the ending, .csv or .jsonl."),
+    ] = None,
+    given: Annotated[
+        Path | None,
+        typer.Option("--import", help="Do not open the page; read labels from a .csv or .jsonl with path and label."),
+    ] = None,
+    port: PagePort = 0,
+    host: PageHost = LOCALHOST,
+    allow_network: AllowNetwork = False,
+) -> None:
+    """Name the groups of unknown samples on a page in your browser, and correct labels.
+
+    As long as the run has no answers, the page begins with the questions of `uniot ask`; the groups are beside them.
+
+    Groups can be merged and split, samples moved or discarded, and every action undone. All is saved at once, and
+    `uniot report`, `uniot predict`, predictions.csv and `uniot adapt --continue` use it.
+
+    Example: `uniot label run/ --open`
+
+    For other labelling tools: `uniot label run/ --export tasks.json --format label-studio`
+    """
+    if kind is not None and export is None:
+        raise SettingsError("--format is given without --export. Give --export FILE as well, or leave --format out.")
+    if given is not None or export is not None:
+        if given is not None:
+            from uniot.labelling.publishing import import_run
+
+            print_line(f"{import_run(run, given)} Next: {command('label', run)}")
+        if export is not None:
+            from uniot.labelling.publishing import export_run
+
+            exported = export_run(run, export, None if kind is None else kind.value)
+            following = after_naming(run) if len(exported) else command("label", run)
+            print_line(f"{exported.sentence()} Next: {following}")
+        return
+    serve_page(run, PageOptions(open_browser, port, host, allow_network), command("label", run))

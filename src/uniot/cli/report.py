@@ -1,0 +1,55 @@
+"""`uniot report`: a web page that shows the results of a run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from uniot.cli.options import Preferred, PrivatePrior, check_folder, check_writable
+from uniot.cli.screen import console, print_line, working
+from uniot.io.text import counted, plural, quoted
+
+
+def report(
+    run: Annotated[Path, typer.Argument(help="Folder of a finished run.")],
+    out: Annotated[
+        Path | None,
+        typer.Option(help="HTML file to write. Default: report.html in the run folder.", show_default=False),
+    ] = None,
+    figures: Annotated[
+        Path | None,
+        typer.Option(help="Also write every figure as PDF and SVG to this folder, for papers.", show_default=False),
+    ] = None,
+    private_prior: PrivatePrior = None,
+    prefer: Preferred = None,
+) -> None:
+    """Write a web page that shows the results of a run; it needs no internet.
+
+    Names that you gave to groups with `uniot label` are used.
+
+    --private-prior and --prefer call more or fewer images unknown on this page; the run does not change.
+
+    Example: `uniot report run/ --figures figures/`
+    """
+    from uniot.report import write_report
+    from uniot.runs import Run
+
+    if out is not None:
+        check_writable(out)
+    if figures is not None:
+        check_folder(figures)
+    opened = Run.open(run, private_prior, None if prefer is None else prefer.value)
+    with working("Drawing the report"):
+        written = write_report(opened, out, figures)
+    if opened.outdated_annotations is not None:
+        print_line(f"Warning: {opened.outdated_annotations}", err=True)
+    screen = console()
+    screen.print(written.sentence)
+    if written.figures:
+        n_figures = len(written.figures) // 2
+        are = plural(n_figures, "is", "are")
+        screen.print(f"{counted(n_figures, 'figure')} {are} written to {quoted(figures)}, each as PDF and SVG.")
+    size = written.page.stat().st_size / 1e6
+    screen.print(f"{quoted(written.page)} is written, {size:.1f} MB. Next: open it in a browser.")
