@@ -597,6 +597,8 @@ _BLOCK_ENTRIES = 1 << 16
 _PRODUCT_ROWS = 2048
 # On x86-64 NumPy computes exponentials of float32 with vector instructions of its own.
 _NUMPY_IS_FASTER = platform.machine().lower() in ("x86_64", "amd64")
+# torch reduces a row by vector instructions from two registers on; numbers for the widest ones.
+_NARROW_ROW_BYTES = 128
 _CACHED_ENTRIES = 40_000_000
 
 
@@ -767,7 +769,7 @@ class Kernel:
             _blocks(similarity), _blocks(kernel), _blocks_like(largest, len(centre)), strict=True
         ):
             torch.add(centre, rows, alpha=1 / problem.epsilon, out=block)
-            torch.amax(block, dim=1, out=peak)
+            _row_maxima(block, peak)
             _exponential(block.sub_(peak[:, None]).clamp_(min=_SMALLEST_EXPONENT))
         log_factor = (largest * (1 - f)).sub_(f * float(np.log(problem.n_rows)))
         if problem.row_counts is not None:
@@ -792,6 +794,14 @@ def _blocks_like(vector: Tensor, n_columns: int) -> tuple[Tensor, ...]:
 
 def _block_size(n_columns: int) -> int:
     return max(64, _BLOCK_ENTRIES // n_columns)
+
+
+def _row_maxima(matrix: Tensor, out: Tensor) -> None:
+    """Write the largest value of each row, column by column where torch uses no vector instructions."""
+    if matrix.is_cpu and matrix.shape[1] * matrix.element_size() < _NARROW_ROW_BYTES:
+        np.maximum.reduce(np.ascontiguousarray(matrix.numpy().T), axis=0, out=out.numpy())
+    else:
+        torch.amax(matrix, dim=1, out=out)
 
 
 def _exponential(values: Tensor) -> None:
