@@ -107,10 +107,10 @@ def adapt(
         options: how image files are read.
         processes: processes that share the work; the first one writes.
         logger: for settings and losses, if something is trained.
-        resume: whether it is an error if there is no interrupted run.
+        resume: require an interrupted run in `out`; without it, a new run is started if there is none.
         overwrite: whether to remove the run that is in the folder.
         parquet: whether to write predictions.parquet as well.
-        terms: word list of which names are suggested for the groups, as for `open_terms`.
+        terms: file of terms from which names for the groups are suggested, in the format of `open_terms`.
         progress: what is shown while the run is made.
 
     Returns:

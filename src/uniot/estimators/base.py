@@ -51,7 +51,7 @@ class UniDAEstimator(NamesOut, ClassifierMixin, TransformerMixin, BaseEstimator)
     Predictions are made row by row: the other rows of an array do not influence them.
     """
 
-    # Pipelines and searches that route metadata pass it on without a request, those of skada among them.
+    # Requested by default: pipelines and searches that route metadata, such as skada's, pass it on to `fit`.
     __metadata_request__fit: ClassVar[dict[str, bool]] = {"sample_domain": True}
 
     method: str
@@ -314,8 +314,8 @@ class UniDAEstimator(NamesOut, ClassifierMixin, TransformerMixin, BaseEstimator)
     def ask(self, n: int = 1) -> np.ndarray:
         """Return the target rows of `fit` whose answers say most about what is unknown, (n,).
 
-        Ask a person "is this one of my classes, and which?" and pass the answers to `tell`. One question after another
-        says more than several at once, which are spread over the target.
+        Ask a person "is this one of my classes, and which?" and pass the answers to `tell`. Ask for one row at a time:
+        each choice then uses all answers so far. Rows that are requested together are spread over the target.
 
         Args:
             n: number of rows; fewer if fewer have no answer yet.
@@ -438,8 +438,8 @@ class UniDAEstimator(NamesOut, ClassifierMixin, TransformerMixin, BaseEstimator)
 def _refuse_untransformed_target(estimator: UniDAEstimator) -> None:
     """Raise DataError if a pipeline above this call has transformed X and left X_target as it was.
 
-    A pipeline of scikit-learn passes X_target to its last step alone. Its parameters do not say that it is there, so
-    the calls are looked through for a pipeline whose last step is this estimator.
+    A pipeline of scikit-learn passes X_target to its last step alone. The estimator cannot see from its arguments that
+    it is in a pipeline, so this function walks up the call stack and looks for one that ends with it.
     """
     frame = sys._getframe(2)
     for _ in range(_CALLS_ABOVE):

@@ -41,26 +41,26 @@ class ImageFormat:
         name: name of the format.
         plugin: its plugin in Pillow: "Jpeg" stands for `PIL.JpegImagePlugin.JpegImageFile`.
         suffixes: suffixes of its files, in small letters.
-        signatures: first bytes of its files.
+        signature: regular expression that its files begin with.
         bytes_per_pixel: memory that decoding takes: an image in four bytes per pixel, and its copy in RGB.
     """
 
     name: str
     plugin: str
     suffixes: tuple[str, ...]
-    signatures: tuple[bytes, ...]
+    signature: bytes
     bytes_per_pixel: int = 8
 
 
 FORMATS = (
-    ImageFormat("JPEG", "Jpeg", (".jpg", ".jpeg", ".jfif"), (b"\xff\xd8\xff",)),
-    ImageFormat("PNG", "Png", (".png",), (b"\x89PNG\r\n\x1a\n",)),
+    ImageFormat("JPEG", "Jpeg", (".jpg", ".jpeg", ".jfif"), rb"\xff\xd8\xff"),
+    ImageFormat("PNG", "Png", (".png",), rb"\x89PNG\r\n\x1a\n"),
     # Its decoder has two frames and a copy of one.
-    ImageFormat("WebP", "WebP", (".webp",), (b"RIFF",), bytes_per_pixel=16),
-    ImageFormat("GIF", "Gif", (".gif",), (b"GIF87a", b"GIF89a")),
-    # The last two have 64-bit offsets.
-    ImageFormat("TIFF", "Tiff", (".tif", ".tiff"), (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")),
-    ImageFormat("BMP", "Bmp", (".bmp",), (b"BM",)),
+    ImageFormat("WebP", "WebP", (".webp",), rb"RIFF.{4}WEBP", bytes_per_pixel=16),
+    ImageFormat("GIF", "Gif", (".gif",), rb"GIF8[79]a"),
+    # With a plus, its offsets have 64 bits.
+    ImageFormat("TIFF", "Tiff", (".tif", ".tiff"), rb"II[*+]\0|MM\0[*+]"),
+    ImageFormat("BMP", "Bmp", (".bmp",), rb"BM"),
 )
 IMAGE_SUFFIXES = tuple(suffix for one in FORMATS for suffix in one.suffixes)
 """Suffixes by which images are found in folders and list files; the content decides how a file is decoded."""
@@ -318,7 +318,7 @@ def _format_of(data: bytes) -> ImageFormat:
     global size limit, which belongs to the application.
     """
     for one in FORMATS:
-        if data.startswith(one.signatures) and (one.name != "WebP" or data[8:12] == b"WEBP"):
+        if re.match(one.signature, data, re.DOTALL):
             return one
     raise UnreadableImage(f"not an image: none of {', '.join(one.name for one in FORMATS)}")
 

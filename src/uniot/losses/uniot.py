@@ -100,7 +100,9 @@ def private_class_discovery_loss(
     global_weight: float = 0.5,
     local_weight: float = 0.5,
 ) -> Tensor:
-    """Return L_PCD = ½ L_global + ½ L_local, a scalar; the codes carry no gradient.
+    """Return L_PCD = global_weight · L_global + local_weight · L_local, a scalar; no gradient flows through the codes.
+
+    Both weights are ½ in the paper.
 
     Args:
         logits: cosines of the samples to the cluster prototypes divided by the temperature, (n, k).
@@ -201,7 +203,7 @@ class CommonClassDetectionLoss(nn.Module):
         cosines: Tensor = prototypes(target)
         rows = torch.cat([cosines.detach(), prototypes(queue.features).detach()])
         in_batch = rows.new_ones(len(target))
-        # A sample of the queue, with replacement and as long as the queue, is a count on each of its rows.
+        # To draw as many rows as the queue has, with replacement, is to weight each row by how often it was drawn.
         drawn = torch.randint(len(queue), (len(queue),), generator=generator)
         from_queue = torch.bincount(drawn, minlength=len(queue)).to(rows)
         counts = torch.cat([in_batch, from_queue])

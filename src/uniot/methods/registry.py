@@ -1,7 +1,7 @@
 """Registry of all methods by name: those of this package, and those that installed packages add.
 
-A new method of this package needs a file with its `INFO`, and a line here. A method of another package needs an entry
-point of the group "uniot.methods" that loads to its `MethodInfo`.
+A new method of this package needs a file with its `INFO`, an import and an entry here. A method of another package
+needs an entry point of the group "uniot.methods" that loads to its `MethodInfo`.
 """
 
 from __future__ import annotations

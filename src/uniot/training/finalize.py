@@ -34,7 +34,7 @@ _SUMMED_ROWS = 4096
 _MOST_COUNTED_ROWS = 3000
 # Least size of a private group relative to the median known one, if the method has a space of its own.
 _LEAST_PART = 0.5
-# Purposes of random generators; 100 is that of the initial weights.
+# One number per purpose for `generator_for`, so that each has a random stream of its own; 100 is the initial weights'.
 _RULE, _SOURCE_ROWS, _COUNTED_ROWS, _SPACE = 101, 102, 103, 104
 
 
@@ -79,14 +79,16 @@ class TargetByRule:
     """The target as the fitted rule sees it.
 
     Attributes:
-        decision: about this process's part of the target, without a preference; the rest is the same in all processes.
+        decision: decisions of the rule, without a preference, for this process's part of the target only. All other
+            attributes are the same in every process.
         known: whether each target sample is known, (n_target,).
         transformed: target features by the method's `transform`, (n_target, width).
         source: transformed features of labelled samples.
-        input_shape: of one sample.
-        counted: sorted rows of the target that private classes are counted and odds calibrated on, (n_rows,).
-        features: of these rows before `transform`, unit rows, (n_rows, n_features).
-        embeddings: of these rows, if private classes are counted among the embeddings; None for transformed features.
+        input_shape: shape of one sample.
+        counted: sorted target rows, from which private classes are counted and the odds calibrated, (n_rows,).
+        features: features of the counted rows before `transform`, unit rows, (n_rows, n_features).
+        embeddings: embeddings of the counted rows, if private classes are counted from embeddings; None if they are
+            counted from transformed features.
     """
 
     decision: Decision
@@ -156,7 +158,7 @@ def fit_rule(
 def calibrate(method: Method, target: TargetByRule, domains: Domains) -> tuple[Reliability, Calibration]:
     """Estimate the accuracy on the target without labels, and calibrate the odds of the rule to it.
 
-    The accuracy is estimated for the rule without a preference, which says nothing about the target.
+    The estimate is for the method's own rule: a preference carries no information about the target, and is ignored.
 
     Args:
         method: with its rule fitted.
@@ -256,7 +258,7 @@ def with_groups(model: AdaptedModel, counted: np.ndarray, embeddings: np.ndarray
     known, nearest, features, settings = model.target.known, model.target.nearest, model.target_features, model.settings
     number: int | NumberOfClasses | None = settings.n_private_classes
     if number is None:
-        # The space of a method has one scale for all classes; trained features do not.
+        # In a method's own space all classes have the same scale, so the known ones tell how large a group must be.
         space, least_part = (features[counted], _LEAST_PART) if embeddings is None else (embeddings, 0.0)
         clusters = _nearest_clusters(model.method, features[counted])
         seen_target = SeenTarget(space, clusters, known[counted], nearest[counted], least_part)

@@ -97,8 +97,8 @@ class UnbalancedPotential:
         n_rows: number of rows of the problem, including repeats and filling.
         epsilon: weight of the entropy.
         marginal_penalty: κ.
-        tolerance: accuracy of the solution. A mass that is below the mean by less counts as equal to it: rounding
-            must not reject rows that all have exactly the mean mass (one sample, one class).
+        tolerance: accuracy of the solution. A mass that is below the mean by less than this counts as equal to the
+            mean, so that rounding does not reject rows with exactly the mean mass (one sample, one class).
         converged: whether the solver reached the tolerance.
         passes: number of passes over the rows.
     """
@@ -399,8 +399,8 @@ _PASSES_WITH_DIAGONAL = 3
 _OBJECTIVE_ROUNDING = 1e-5
 # A mixed step need not reduce the residual; it may grow by this factor.
 _MIXING_MAY_GROW = 4.0
-# The error after a step is estimated from the last two steps as in a geometric series, with a bound on its rate.
-# Short Newton steps converge quadratically.
+# The remaining error is extrapolated from the last two steps as a geometric series, whose ratio is bounded. A short
+# Newton step converges quadratically: what remains after it may be as little as this fraction of the step.
 _SLOWEST_RATE, _LEAST_REMAINDER_OF_NEWTON = 0.9, 0.01
 # Hard problems (small ε, classes without rows) are approached from smoother ones; ε l changes little with ε.
 _PASSES_AT_ONCE, _SMOOTHING, _SMOOTH_TOLERANCE = 30, 3.0, 1e-3
@@ -597,7 +597,7 @@ _BLOCK_ENTRIES = 1 << 16
 _PRODUCT_ROWS = 2048
 # On x86-64 NumPy computes exponentials of float32 with vector instructions of its own.
 _NUMPY_IS_FASTER = platform.machine().lower() in ("x86_64", "amd64")
-# torch reduces a row by vector instructions from two registers on; numbers for the widest ones.
+# torch uses vector instructions on a row only if it fills two vector registers; the widest ones have 64 bytes.
 _NARROW_ROW_BYTES = 128
 _CACHED_ENTRIES = 40_000_000
 
@@ -715,7 +715,7 @@ class Kernel:
             return row_sums, chunk.log_factor - f * row_sums.log() + (1 - f) * common
 
         of_rows = over_rows(row_sums_of, chunks)
-        # Relative to the largest factor, a total that no float could hold still has a plan that sums to one.
+        # Divided by the largest factor first, the plan sums to one even if its total would overflow a float.
         highest = max(float(log_u.max()) for _, log_u in of_rows)
         factors = [(log_u - highest).exp_() for _, log_u in of_rows]
         total = sum(float((u * row_sums).double().sum()) for u, (row_sums, _) in zip(factors, of_rows, strict=True))
