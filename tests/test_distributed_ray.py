@@ -71,6 +71,25 @@ def wait_for_threads():
 StreamingExecutor._update_stats_metrics = slow_update
 atexit.register(wait_for_threads)
 """
+# The interrupt comes while the command does something with an answer of Ray, which therefore does not see it. What
+# yields the answers lives on in the traceback, until the command has ended Ray.
+SLOW_COMMAND = """
+import time
+
+import uniot.distributed.engine as engine
+
+answers = engine._answers
+
+
+def slow_answers(*arguments, **options):
+    made = answers(*arguments, **options)
+    for answer in made:
+        yield answer
+        time.sleep(60)
+
+
+engine._answers = slow_answers
+"""
 # The processes of Ray that report on a machine. If they are left behind, they try for a minute to tell so.
 AGENTS = {"ray::DashboardAgent", "ray::RuntimeEnvAgent"}
 
@@ -287,7 +306,7 @@ def test_command_that_is_killed_continues_with_the_missing_shards(address, photo
     assert not list(out.glob(".*")), "no temporary file is left"
 
 
-@pytest.mark.parametrize("before", ["", SLOW_THREAD], ids=["", "busy machine"])
+@pytest.mark.parametrize("before", ["", SLOW_THREAD, SLOW_COMMAND], ids=["in Ray", "busy machine", "in the command"])
 def test_interrupted_command_is_quiet_keeps_its_shards_and_stops_ray(photos, tmp_path, interruptible, before):
     out = tmp_path / "embeddings"
     command = ("embed", photos / "unlabelled", "--engine", "ray", "--workers", "1", "--out", out)

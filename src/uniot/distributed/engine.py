@@ -7,9 +7,10 @@ import os
 import sys
 import threading
 import time
+import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, redirect_stdout
+from contextlib import ExitStack, contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -212,8 +213,12 @@ def _ray(cluster: Cluster) -> Iterator[tuple[Any, bool]]:
         raise errors.DataError(_not_started(address, error)) from None
     try:
         yield ray, not address
+    except BaseException as error:
+        # Iterators of Ray Data report to Ray when they end. In the frames of a traceback they would outlive it.
+        traceback.clear_frames(error.__traceback__)
+        raise
     finally:
-        _wait_for_threads()
+        _end_threads()
         ray.shutdown()
 
 
@@ -253,11 +258,20 @@ def _without_api_server() -> Iterator[None]:
         services.start_api_server = before
 
 
-def _wait_for_threads() -> None:
-    """Wait for the threads in which Ray Data executes; without Ray they would write a traceback to the terminal."""
-    for thread in threading.enumerate():
-        if thread.name.startswith("StreamingExecutor-"):
-            thread.join(_SECONDS_TO_END)
+def _executor_threads() -> list[Any]:
+    """Return the running threads in which Ray Data executes."""
+    return [thread for thread in threading.enumerate() if thread.name.startswith("StreamingExecutor-")]
+
+
+def _end_threads() -> None:
+    """End the threads in which Ray Data executes; without Ray they would write a traceback to the terminal.
+
+    Ray Data ends them if an interrupt reaches its own code, but not if it reaches ours.
+    """
+    for thread in _executor_threads():
+        with suppress(Exception):  # another version of Ray, or a thread that has just ended
+            thread.shutdown(force=False)
+        thread.join(_SECONDS_TO_END)
 
 
 @contextmanager
@@ -268,14 +282,22 @@ def _quiet() -> Iterator[None]:
     with ExitStack() as stack:
         stack.enter_context(warnings.catch_warnings())
         warnings.simplefilter("ignore")
-        for logger, level in zip(loggers, levels, strict=True):
+        stack.callback(_restore, loggers, levels)
+        for logger in loggers:
             logger.setLevel(logging.CRITICAL)
-            stack.callback(logger.setLevel, level)
         nowhere = stack.enter_context(Path(os.devnull).open("w", encoding="utf-8"))
         # Ray prints from a thread to sys.stdout, and its C++ part writes to the file descriptor 2.
         stack.enter_context(redirect_stdout(nowhere))
         stack.enter_context(_without_descriptor(nowhere.fileno()))
         yield
+
+
+def _restore(loggers: Sequence[logging.Logger], levels: Sequence[int]) -> None:
+    """Restore the levels of loggers, unless a thread of Ray Data that could not be ended may still write to them."""
+    if _executor_threads():
+        return
+    for logger, level in zip(loggers, levels, strict=True):
+        logger.setLevel(level)
 
 
 @contextmanager
