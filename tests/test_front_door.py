@@ -30,8 +30,15 @@ def test_packages_are_attributes_of_the_import():
 def test_each_package_lists_public_names_that_are_there(name):
     package = getattr(uniot, name)
     assert package.__doc__
-    for public in getattr(package, "__all__", []):
-        assert getattr(package, public) is not None
+    public = getattr(package, "__all__", [])
+    assert all(getattr(package, one) is not None for one in public)
+    # A name that is imported on first use must be found by completion before it is used.
+    assert set(public) <= set(dir(package))
+
+
+@pytest.mark.parametrize("name", ["discovery", "estimators", "runs", "text"])
+def test_dir_of_a_package_is_its_public_names(name):
+    assert python(f"import uniot; print(*dir(uniot.{name}))").split() == sorted(getattr(uniot, name).__all__)
 
 
 def test_dir_is_exactly_the_public_names():

@@ -14,14 +14,15 @@ from uniot.datasets import make_toy_domains
 from uniot.errors import DataError, MissingPackageError
 from uniot.losses import joint_cost
 from uniot.methods.base import Batch
-from uniot.methods.deepjdot import DeepJDOT, DeepJDOTOptions, exact_plan
+from uniot.methods.deepjdot import DeepJDOT, DeepJDOTOptions, class_masses, exact_plan
 
 LN2, LN3, LN4 = math.log(2), math.log(3), math.log(4)
 
 
-def by_hand(**options) -> DeepJDOT:
+def by_hand(batch_size: int = 36, **options) -> DeepJDOT:
     """Features are the inputs, and logits are the features."""
-    method = DeepJDOT(2, 2, Settings.checked(feature_size=2, steps=10), DeepJDOTOptions(**options))
+    settings = Settings.checked(feature_size=2, steps=10, batch_size=batch_size)
+    method = DeepJDOT(2, 2, settings, DeepJDOTOptions(**options))
     with torch.no_grad():
         for layer in (method.bottleneck, method.classifier):
             layer.weight.copy_(torch.eye(2))
@@ -82,6 +83,65 @@ def test_exact_plan_moves_all_mass_between_batches_of_different_sizes():
     # Each source sample has mass 1/2, each target sample 1/3; the target sample in the middle is filled by both.
     plan = exact_plan(torch.tensor([[0.0, 1.0, 5.0], [5.0, 1.0, 0.0]]))
     assert plan.numpy() == pytest.approx(torch.tensor([[1 / 3, 1 / 6, 0], [0, 1 / 6, 1 / 3]]).numpy())
+
+
+def test_each_class_of_a_batch_has_the_same_mass():
+    assert class_masses(torch.tensor([2, 0, 2, 2])).tolist() == pytest.approx([1 / 6, 1 / 2, 1 / 6, 1 / 6])
+    # One class: uniform; and classes that are not in the batch have no mass to give.
+    assert class_masses(torch.tensor([3, 3])).tolist() == [0.5, 0.5]
+    assert class_masses(torch.zeros(0, dtype=torch.long)).tolist() == []
+
+
+def test_rows_of_the_plan_have_the_masses_of_their_classes():
+    # The rare class has half of the mass, of which the target sample at cost 0 takes no more than its third.
+    masses = class_masses(torch.tensor([0, 0, 1]))
+    plan = exact_plan(torch.tensor([[0.0, 2.0, 2.0], [2.0, 0.0, 2.0], [2.0, 2.0, 0.0]]), masses)
+    assert plan.sum(dim=1).tolist() == pytest.approx([0.25, 0.25, 0.5])
+    assert plan.sum(dim=0).tolist() == pytest.approx([1 / 3] * 3)
+    assert plan[2, 2].item() == pytest.approx(1 / 3)
+
+
+@pytest.mark.parametrize("n_batches", [1, 3])
+def test_plan_joins_batches_and_weighs_their_classes_alike(n_batches):
+    method = by_hand(4, n_batches=n_batches, feature_weight=0.5, label_weight=2.0)
+    batches = [random_batch(step) for step in range(4)]
+    for step, batch in enumerate(batches):
+        found = method.step(batch)
+        joined = batches[max(0, step + 1 - n_batches) : step + 1]
+        source, target = (torch.cat([getattr(one, side) for one in joined]) for side in ("source", "target"))
+        labels = torch.cat([one.source_labels for one in joined])
+        # Features and logits are the inputs.
+        cost = joint_cost(source, target, labels, target, 0.5, 2.0)
+        count = torch.bincount(labels)
+        masses = 1 / count[labels] / (count > 0).sum()
+        expected = float((exact_plan(cost, masses) * cost).sum())
+        assert float(found.parts["transport"].detach()) == pytest.approx(expected, rel=1e-5)
+
+
+def random_batch(step: int) -> Batch:
+    generator = torch.Generator().manual_seed(step)
+    source, target = torch.randn(2, 4, 2, generator=generator)
+    return Batch(source, torch.tensor([0, 0, 0, step % 2]), target, torch.arange(4), step, generator)
+
+
+def test_memory_is_empty_after_the_training_and_there_is_none_for_one_batch():
+    method = by_hand()
+    method.step(batch_of_four())
+    assert int((method.source_memory.ids >= 0).sum()) == 2
+    method.forget_samples()
+    assert not (method.source_memory.ids >= 0).any()
+    assert not (method.target_memory.ids >= 0).any()
+    assert by_hand(n_batches=1).source_memory is None
+
+
+def test_batch_of_one_class_and_one_target_sample_has_a_loss_and_a_gradient():
+    method = by_hand()
+    batch = Batch(torch.ones(3, 2), torch.zeros(3, dtype=torch.long), torch.zeros(1, 2), torch.zeros(1).long(), 0, None)
+    losses = method.step(batch)
+    losses.total.backward()
+    # All mass goes to one sample: 0.01 times the squared distance 2, and half of -ln 1/2.
+    assert float(losses.parts["transport"].detach()) == pytest.approx(0.02 + LN2 / 2, rel=1e-5)
+    assert torch.isfinite(method.bottleneck.weight.grad).all()
 
 
 def test_cost_that_is_no_number_is_an_error_and_not_a_plan():

@@ -42,3 +42,7 @@ def __getattr__(name: str) -> Any:
 
         return getattr(import_module(f"uniot.discovery.{_HOME[name]}"), name)
     raise AttributeError(f"module 'uniot.discovery' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__.copy()

@@ -19,3 +19,7 @@ def load(folder: str | Path) -> UniOT | UniNCM | UniDAClassifier:
         if kind.method == model.settings.method:
             return kind.from_model(model)
     return UniDAClassifier.from_model(model)
+
+
+def __dir__() -> list[str]:
+    return __all__.copy()

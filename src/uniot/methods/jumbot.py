@@ -57,7 +57,7 @@ class JUMBOT(JointTransport):
 
     options: JUMBOTOptions
 
-    def plan(self, cost: Tensor) -> Tensor:
+    def plan(self, cost: Tensor, source_labels: Tensor) -> Tensor:
         """Return the unbalanced plan, (b, b')."""
         return soft_plan(cost, self.options.epsilon, self.options.marginal_penalty)
 

@@ -11,12 +11,10 @@ import math
 import numpy as np
 import torch
 from pydantic import Field
-from torch import Tensor, nn
+from torch import Tensor
 
-from uniot.config import Settings
-from uniot.losses import FeatureQueue
-from uniot.methods.base import Batch, FinalFeatures, Losses, MethodInfo
-from uniot.methods.deepjdot import DeepJDOT, JointTransportOptions, exact_plan, pot
+from uniot.methods.base import MethodInfo
+from uniot.methods.deepjdot import JoinedBatches, JoinedBatchesOptions, exact_plan, pot
 from uniot.transport.rows import check_finite
 
 # As in the authors' code: more dummy points keep the solver stable on larger problems.
@@ -52,7 +50,7 @@ def exact_partial_plan(cost: Tensor, mass: float) -> Tensor:
     return torch.from_numpy(plan).to(cost)
 
 
-class TSPOTOptions(JointTransportOptions):
+class TSPOTOptions(JoinedBatchesOptions):
     """Hyper-parameters of TS-POT."""
 
     mass: float = Field(0.5, gt=0, le=1, description="s, fraction of the mass of a batch that is transported.")
@@ -61,70 +59,20 @@ class TSPOTOptions(JointTransportOptions):
     )
 
 
-class TSPOT(DeepJDOT):
+class TSPOT(JoinedBatches):
     """Adapt by partial transport between several batches of each domain.
 
     The first stage solves one problem for the batch of the step together with the k - 1 batches before it, without
-    gradients; the second computes the loss of the pairs that the plan has chosen. The backbone's outputs for earlier
-    batches are in a memory: the bottleneck is applied to them again, the backbone is not.
-
-    Attributes:
-        source_memory: embeddings of the last k - 1 source batches with their labels; None if k is 1.
-        target_memory: embeddings of the last k - 1 target batches; None if k is 1.
+    gradients; the second computes the loss of the pairs that the plan has chosen.
 
     Paper: Nguyen et al., ICML 2022, section 3; two stages as in the authors' code.
     """
 
     options: TSPOTOptions
 
-    def __init__(
-        self,
-        in_features: int,
-        n_classes: int,
-        settings: Settings,
-        options: TSPOTOptions,
-        backbone: nn.Module | None = None,
-    ) -> None:
-        super().__init__(in_features, n_classes, settings, options, backbone)
-        size = (options.n_batches - 1) * settings.batch_size
-        self.source_memory = FeatureQueue(size, in_features) if size else None
-        self.target_memory = FeatureQueue(size, in_features) if size else None
-
-    def plan(self, cost: Tensor) -> Tensor:
+    def plan(self, cost: Tensor, source_labels: Tensor) -> Tensor:
         """Return the partial plan, (b, b')."""
         return exact_partial_plan(cost, self.options.mass)
-
-    def step(self, batch: Batch) -> Losses:
-        """Return the losses of one step.
-
-        L = CE(y, C(f_s)) + ⟨π, M⟩ over the batch of this step and the k - 1 batches before it, π the plan of mass s.
-        """
-        own = self.backbone(torch.cat([batch.source, batch.target])).float()
-        source, target = (batch.gather(rows) for rows in own.split([len(batch.source), len(batch.target)]))
-        source, labels = _with_memory(source, batch.source_labels, self.source_memory)
-        target, _ = _with_memory(target, batch.target_ids, self.target_memory)
-        features = self.bottleneck(torch.cat([source, target])).float()
-        return self.transport_losses(features[: len(source)], features[len(source) :], labels)
-
-    def finalize(self, final: FinalFeatures) -> None:
-        """Clear the memories: only the training uses them."""
-        self.forget_samples()
-
-    def forget_samples(self) -> None:
-        """Clear the memories."""
-        for memory in (self.source_memory, self.target_memory):
-            if memory is not None:
-                memory.clear()
-
-
-def _with_memory(rows: Tensor, labels: Tensor, memory: FeatureQueue | None) -> tuple[Tensor, Tensor]:
-    """Return the rows (n, d) and labels (n,) of a batch followed by those in a memory, and store the batch there."""
-    if memory is None:
-        return rows, labels
-    filled = memory.ids >= 0
-    joined = torch.cat([rows, memory.features[filled]]), torch.cat([labels, memory.ids[filled]])
-    memory.push(rows.detach(), labels)
-    return joined
 
 
 INFO = MethodInfo(

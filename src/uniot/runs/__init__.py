@@ -20,3 +20,7 @@ def __getattr__(name: str) -> Any:
 
         return getattr(import_module(_HOME[name]), name)
     raise AttributeError(f"module 'uniot.runs' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__.copy()

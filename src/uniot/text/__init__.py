@@ -28,3 +28,7 @@ def __getattr__(name: str) -> Any:
 
         return getattr(import_module(f"uniot.text.{_HOME[name]}"), name)
     raise AttributeError(f"module 'uniot.text' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__.copy()

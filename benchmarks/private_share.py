@@ -1,0 +1,200 @@
+"""How much of the target is private: estimates from scores beside UniNCM's own, results/private-share.csv.
+
+    python benchmarks/private_share.py --out runs/private-share                   # six data sets, about 220 tasks
+    python benchmarks/private_share.py --out runs/private-share --purpose choice  # the splits for choosing values
+    python benchmarks/private_share.py --table                                    # the table of docs/rejection.md
+
+Tasks and splits are those of `uniot benchmark --study universality --quick`. All estimates but UniNCM's get the same
+numbers: the first principal components of both domains together, and for BBE, DEDPUL and the tilts the probability of a
+cross-fitted logistic regression that a sample is from the source, or its log odds. Intervals have a level of 0.9: the
+bound of the best bin, and bootstrap samples of the scores for the others; UniNCM's is `private_share_interval_` before
+any answer. After an interruption, the same command continues.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import platform
+import statistics
+import subprocess
+import time
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+from cells_and_sentences import write_cells, write_sentences
+from office31_tasks import features_file
+from sklearn.decomposition import PCA
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import cross_val_predict
+
+from uniot import UniNCM, __version__
+from uniot.benchmark.features import DIGITS, DataSet, write_digits
+from uniot.benchmark.fit_and_score import load_data
+from uniot.benchmark.jobs import Job
+from uniot.benchmark.universality import PURPOSES, plan_universality
+from uniot.errors import UniotWarning
+from uniot.rejection import best_bin_share, bootstrap_interval, dedpul_share, fit_double_tilt, pulse_share
+
+TABLE = Path(__file__).parent / "results" / "private-share.csv"
+N_COMPONENTS, FOLDS = 64, 5
+TITLES = {
+    "rule": "UniNCM, its rule and its interval",
+    "bbe": "BBE",
+    "dedpul": "DEDPUL",
+    "pulse": "PULSE",
+    "one-tilt": "exponential tilt, common classes fixed",
+    "double-tilt": "double exponential tilt",
+    "half": "always one half, from 0 to 1",
+}
+COLUMNS = (
+    *("dataset", "task", "scenario", "split", "method", "n_target", "true", "share", "low", "high", "seconds"),
+    *("version", "commit", "processor"),
+)
+LEVEL, SAMPLES = 0.9, 30
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=Path("runs/private-share"), help="folder of the rows")
+    parser.add_argument("--purpose", choices=list(PURPOSES), default="check")
+    parser.add_argument("--datasets", default="", help="comma-separated; default: all")
+    parser.add_argument("--table", action="store_true", help="print the table of the committed results")
+    given = parser.parse_args()
+    if given.table:
+        print(table(read(TABLE)))
+        return
+    warnings.simplefilter("ignore", UniotWarning)
+    given.out.mkdir(parents=True, exist_ok=True)
+    file = given.out / f"{given.purpose}.csv"
+    rows = read(file) if file.exists() else []
+    done = {(row["dataset"], row["task"], row["scenario"]) for row in rows}
+    with file.open("a", newline="", encoding="utf-8") as stream:
+        writer = csv.DictWriter(stream, COLUMNS, lineterminator="\n")
+        if not rows:
+            writer.writeheader()
+        for job in plan(given.out, given.purpose):
+            named = not given.datasets or job.dataset in given.datasets.split(",")
+            if named and (job.dataset, job.task, job.setting) not in done:
+                writer.writerows(estimates(job))
+                stream.flush()
+    print(table(read(file)))
+
+
+def plan(out: Path, purpose: str) -> list[Job]:
+    """Return a job per task and scenario."""
+    folder, made = features_file().parents[1], out / "embeddings"
+    sets = [DataSet.read("office31", features_file())]
+    sets += [DataSet.read(name, folder / name / "efficientnet_lite0_features.npz") for name in ("pacs", "plants")]
+    sets.append(DataSet.read(DIGITS, write_digits(made)))
+    for name, write_features in (("cells", write_cells), ("sentences", write_sentences)):
+        if not (made / f"{name}.npz").exists():
+            write_features(folder, made)
+        sets.append(DataSet.read(name, made / f"{name}.npz"))
+    return plan_universality(sets, methods=["unincm"], purpose=purpose, quick=True)
+
+
+def estimates(job: Job) -> Iterator[dict[str, object]]:
+    """Yield a row per method."""
+    data = load_data(job)
+    oracle_share = float(np.mean(~np.isin(data.oracle_target_labels, np.unique(data.source_labels))))
+    about = {"dataset": job.dataset, "task": job.task, "scenario": job.setting, "split": job.seed}
+    made = {"version": __version__, "commit": commit(), "processor": platform.processor() or platform.machine()}
+    began = time.process_time()
+
+    def row(method: str, share: float, interval: tuple[float, float]) -> dict[str, object]:
+        nonlocal began
+        numbers = {"true": oracle_share, "share": share, "low": interval[0], "high": interval[1]}
+        seconds, began = time.process_time() - began, time.process_time()
+        shown = {name: f"{value:.4f}" for name, value in numbers.items()} | {"seconds": f"{seconds:.2f}"}
+        return {**about, "method": method, "n_target": len(data.target), **shown, **made}
+
+    model = UniNCM(random_state=job.seed, n_private_classes=1).fit(data.source, data.source_labels, data.target)
+    yield row("rule", float(np.mean(model.labels_ == "unknown")), model.private_share_interval_)
+    yield row("half", 0.5, (0.0, 1.0))
+    labels = np.unique(data.source_labels, return_inverse=True)[1]
+    source, target = components(data.source, data.target)
+    scores = source_probability(source, target)
+    parts = scores[: len(source)], scores[len(source) :]
+    found = best_bin_share(*parts, LEVEL)
+    yield row("bbe", found.share, (found.low, found.high))
+    yield row("dedpul", dedpul_share(*parts), interval_of(dedpul_share, parts, job.seed))
+    found = pulse_share(source, labels, target, np.random.default_rng(job.seed), LEVEL)
+    yield row("pulse", found.share, (found.low, found.high))
+    odds = tuple(np.log(part.clip(1e-6)) - np.log((1 - part).clip(1e-6)) for part in parts)
+    for method, moves in (("one-tilt", False), ("double-tilt", True)):
+
+        def share(a: np.ndarray, b: np.ndarray, moves: bool = moves) -> float:
+            return fit_double_tilt(a, b, common_moves=moves).share
+
+        yield row(method, share(*odds), interval_of(share, odds, job.seed))
+
+
+def components(source: np.ndarray, target: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the first principal components of unit embeddings of both domains, of mean squared length 1."""
+    both = np.concatenate([source, target]).astype(np.float64)
+    both /= np.linalg.norm(both, axis=1, keepdims=True).clip(1e-12)
+    width = min(N_COMPONENTS, *both.shape)
+    found = PCA(width, svd_solver="randomized", random_state=0).fit_transform(both)
+    found *= np.sqrt(width / (found**2).sum(axis=1).mean())
+    return found[: len(source)], found[len(source) :]
+
+
+def source_probability(source: np.ndarray, target: np.ndarray) -> np.ndarray:
+    """Return for the rows of both domains the probability of the source, by a classifier that did not see the row."""
+    rows, is_source = np.concatenate([source, target]), np.repeat([1, 0], [len(source), len(target)])
+    classifier = LogisticRegression(max_iter=300)
+    return np.asarray(cross_val_predict(classifier, rows, is_source, cv=FOLDS, method="predict_proba")[:, 1])
+
+
+def interval_of(estimate, parts: tuple[np.ndarray, ...], seed: int) -> tuple[float, float]:
+    generator = np.random.default_rng(seed)
+    return bootstrap_interval(estimate, *parts, generator, level=LEVEL, samples=SAMPLES)
+
+
+def commit() -> str:
+    shown = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
+    return shown.stdout.strip()
+
+
+def read(file: Path) -> list[dict[str, str]]:
+    with file.open(newline="", encoding="utf-8") as stream:
+        return list(csv.DictReader(stream))
+
+
+def table(rows: list[dict[str, str]]) -> str:
+    """Return mean absolute errors by data set, coverage and width of the intervals, in Markdown."""
+    datasets = list(dict.fromkeys(row["dataset"] for row in rows))
+    header = ["estimate", *datasets, "mean", "bias", "nothing private", "within the interval, %", "width", "seconds"]
+    lines = [header, [":--", *["--:"] * (len(header) - 1)]]
+    for method, title in TITLES.items():
+        own = [row for row in rows if row["method"] == method]
+        if not own:
+            continue
+        of_sets = [mean([error(row) for row in own if row["dataset"] == name]) for name in datasets]
+        nothing = [float(row["share"]) for row in own if float(row["true"]) == 0]
+        inside = [float(row["low"]) - 0.02 <= float(row["true"]) <= float(row["high"]) + 0.02 for row in own]
+        cells = [*of_sets, mean(of_sets), mean([signed(row) for row in own]), mean(nothing)]
+        width = mean([float(row["high"]) - float(row["low"]) for row in own])
+        seconds = statistics.median(float(row["seconds"]) for row in own)
+        shown = [f"{100 * cell:.0f}".replace("-", "−") for cell in cells]
+        lines.append([title, *shown, f"{100 * mean(inside):.0f}", f"{width:.2f}", f"{seconds:.1f}"])
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def signed(row: dict[str, str]) -> float:
+    return float(row["share"]) - float(row["true"])
+
+
+def error(row: dict[str, str]) -> float:
+    return abs(signed(row))
+
+
+def mean(values: list[float]) -> float:
+    return statistics.fmean(values) if values else float("nan")
+
+
+if __name__ == "__main__":
+    main()
