@@ -59,6 +59,14 @@ class ImageSettings(CheckedSettings):
     fine_tune: Literal["none", "last", "all"] = Field(
         "none", description="Part of the network that is trained: none, the last stage, or all of it."
     )
+    batch_norm: Literal["frozen", "trained"] = Field(
+        "frozen",
+        description="Batch normalisation of the trained part: frozen keeps the statistics of the pretraining, trained "
+        "uses those of each batch, per domain.",
+    )
+    scaled: bool = Field(
+        True, description="Whether the embeddings of a trained network are scaled to input_norm, as others are."
+    )
     accumulate: int = Field(
         1,
         ge=1,
@@ -68,6 +76,32 @@ class ImageSettings(CheckedSettings):
     precision: Literal["32-true", "bf16-mixed", "16-mixed"] = Field(
         "32-true", description="Floating-point precision of the network on a GPU; mixed precision is faster."
     )
+
+    @model_validator(mode="after")
+    def _trained_statistics(self) -> Self:
+        if self.batch_norm == "trained" and self.accumulate > 1:
+            raise PydanticCustomError(
+                "parts_of_batch",
+                "batch_norm is 'trained' and accumulate is {accumulate}: the statistics of a part are not those of the "
+                "batch. Set accumulate to 1, or batch_norm to 'frozen'.",
+                {"accumulate": self.accumulate},
+            )
+        if self.fine_tune == "none" and (self.batch_norm == "trained" or not self.scaled):
+            raise PydanticCustomError(
+                "nothing_trained",
+                "batch_norm and scaled are settings of a trained network, and fine_tune is 'none'. Leave them out, or "
+                "set fine_tune to 'last' or 'all'.",
+            )
+        return self
+
+    @property
+    def outside_fingerprint(self) -> set[str]:
+        """Return the names of the settings that a fingerprint leaves out.
+
+        Those are the place of the weights, and settings at their defaults that older runs did not have.
+        """
+        defaults = {"batch_norm": "frozen", "scaled": True}
+        return {"weights"} | {name for name, value in defaults.items() if getattr(self, name) == value}
 
 
 class Settings(CheckedSettings):

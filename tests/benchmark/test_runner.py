@@ -209,7 +209,7 @@ def test_a_job_that_fails_does_not_stop_the_others_and_is_run_again(features: Pa
 def test_an_error_that_nobody_foresaw_is_told_with_its_kind(
     features: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(job: Job) -> None:
+    def broken(job: Job, folder: Path) -> None:
         raise ZeroDivisionError("one line\nand another")
 
     monkeypatch.setattr("uniot.benchmark.worker.run_job", broken)

@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from uniot import __version__
-from uniot.benchmark.jobs import PROTOCOL
+from uniot.benchmark.jobs import PROTOCOL, Job
 from uniot.benchmark.oracle_answers import AnswerScore
 from uniot.benchmark.results import Result
+from uniot.errors import DataError, SettingsError
 from uniot.io.files import remove_partial_files, write_text
 
 if TYPE_CHECKING:
     from uniot.benchmark.fit_and_score import ScoredJob
-    from uniot.benchmark.jobs import Job
 
 LOG = "log.txt"
 """Name of the file with everything that the job's process printed."""
@@ -25,6 +25,14 @@ _RESULT, _ERROR = "result.json", "error.txt"
 def is_over(folder: Path) -> bool:
     """Return whether the job of a folder has finished or failed."""
     return any((folder / name).exists() for name in (_RESULT, _ERROR))
+
+
+def is_job_of(folder: Path, job: Job) -> bool:
+    """Return whether the job that is described in a folder has the same result as this one."""
+    try:
+        return Job.read(folder).digest == job.digest
+    except (DataError, SettingsError):
+        return False
 
 
 def clear(folder: Path) -> None:

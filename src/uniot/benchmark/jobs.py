@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from uniot.config import Settings
+from uniot.config import ImageSettings, Settings
 from uniot.datasets.catalogue import ClassSplit
 from uniot.errors import DataError, SettingsError
 from uniot.io.files import write_text
@@ -25,6 +25,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 from uniot.benchmark.features import DomainFacts, find_domain, read_facts
+from uniot.benchmark.image_lists import list_facts
 from uniot.benchmark.scenarios import TargetDraw
 from uniot.benchmark.splits import check_split
 from uniot.benchmark.tasks import TaskSet, folder_name
@@ -32,7 +33,7 @@ from uniot.benchmark.tasks import TaskSet, folder_name
 # Part of every digest: results of another version of the protocol are computed again.
 PROTOCOL = "uniot-benchmark-1"
 # Fields that do not change the result: names for tables, the place of the features, and (up to rounding) the threads.
-_LEFT_OUT = frozenset({"backbone", "dataset", "features", "threads"})
+_LEFT_OUT = frozenset({"backbone", "dataset", "features", "threads", "store"})
 Value = bool | int | float | str
 
 
@@ -51,6 +52,9 @@ class Job:
         source_digest: digest of its embeddings and labels.
         target_digest: digest of its embeddings and labels.
         features: file or folder with both domains; moving it does not change the result.
+        images: settings of the network if a part of it is trained; then `features` is a folder of image lists. Empty
+            if the features are embeddings.
+        store: folder that keeps the outputs of the network's frozen part; empty for the user's.
         backbone: network that made the features, for the tables.
         settings: settings that differ from their defaults.
         options: hyper-parameters of the method.
@@ -79,6 +83,8 @@ class Job:
     dataset: str = ""
     oracle_selection: int = 0
     oracle_answers: bool = False
+    images: Mapping[str, Value] = field(default_factory=dict)
+    store: str = ""
 
     def __str__(self) -> str:
         of_set = f"{self.dataset}, " if self.dataset else ""
@@ -92,10 +98,19 @@ class Job:
         """Return every setting with its value; raise SettingsError for a wrong one."""
         return Settings.checked(**self.settings, method=self.method, method_options=self.options, seed=self.seed)
 
+    def image_settings(self) -> ImageSettings | None:
+        """Return the settings of the network that is trained; None if the features are embeddings."""
+        return ImageSettings.checked(**self.images) if self.images else None
+
     @property
     def digest(self) -> str:
         """Return a SHA-256 digest of everything that determines the result, defaults included."""
         values = {name: value for name, value in asdict(self).items() if name not in _LEFT_OUT}
+        images = self.image_settings()
+        # Jobs on embeddings keep the digests of earlier versions.
+        values.pop("images")
+        if images is not None:
+            values["images"] = images.model_dump(exclude={"weights"})
         settings = self.full_settings()
         values["settings"] = settings.model_dump(exclude=settings.outside_fingerprint)
         values["options"] = method_info(self.method).options.checked(**self.options).model_dump()
@@ -134,10 +149,12 @@ class Options:
     Attributes:
         shared: settings for all methods.
         of_method: settings and hyper-parameters by method.
+        of_dataset: hyper-parameters of UniOT and its variants for the data set; the others take precedence.
     """
 
     shared: Mapping[str, Value] = field(default_factory=dict)
     of_method: Mapping[str, Mapping[str, Value]] = field(default_factory=dict)
+    of_dataset: Mapping[str, Value] = field(default_factory=dict)
 
     @classmethod
     def read(cls, path: Path) -> Options:
@@ -164,7 +181,8 @@ class Options:
         for name in self.shared:
             if name not in known and not any(name in info.options.model_fields for info in METHODS.values()):
                 raise SettingsError(f"there is no setting called {name!r}, and no method has such a hyper-parameter.")
-        given = {name: value for name, value in self.shared.items() if name in known} | dict(own)
+        of_dataset = self.of_dataset if "class_mass_momentum" in known else {}
+        given = {**of_dataset, **{name: value for name, value in self.shared.items() if name in known}, **own}
         settings = {name: value for name, value in given.items() if name in Settings.model_fields}
         return settings, {name: value for name, value in given.items() if name not in settings}
 
@@ -182,6 +200,8 @@ def plan_jobs(
     threads: int = 1,
     incomplete: bool = False,
     oracle_selection: int = 0,
+    images: ImageSettings | None = None,
+    store: Path | None = None,
 ) -> list[Job]:
     """Return a job for every seed, setting, task and method.
 
@@ -189,7 +209,7 @@ def plan_jobs(
 
     Args:
         tasks: domains and tasks.
-        features: file or folder with the embeddings of the domains.
+        features: file or folder with the embeddings of the domains, or with their image lists if `images` is given.
         splits: splits by name of the setting.
         methods: names as `uniot methods` lists them.
         task_names: tasks to run; all if empty.
@@ -200,6 +220,8 @@ def plan_jobs(
         incomplete: whether the data may lack classes of a split.
         oracle_selection: number of steps at which the model is scored with target labels; the largest score has a
             column of its own and enters no table.
+        images: settings of a network of which a part is trained; None for embeddings.
+        store: folder that keeps the outputs of its frozen part; None for the user's.
 
     Returns:
         The jobs, in the order in which they are run.
@@ -208,7 +230,8 @@ def plan_jobs(
         raise SettingsError(f"the number of seeds is {n_seeds}. Give one or more.")
     chosen = check_methods(methods, options or Options())
     pairs = {folder_name(task, "a task"): tasks.pair(task) for task in task_names or tasks.tasks}
-    domains = _domains(tasks, features, {letter for pair in pairs.values() for letter in pair})
+    letters = {letter for pair in pairs.values() for letter in pair}
+    domains = _domains(tasks, features, letters) if images is None else _listed_domains(tasks, features, letters)
     if not incomplete:
         for split in splits.values():
             for source, target in pairs.values():
@@ -230,6 +253,8 @@ def plan_jobs(
             options=own,
             threads=threads,
             oracle_selection=oracle_selection,
+            images={} if images is None else images.model_dump(exclude_none=True),
+            store="" if store is None else str(store.absolute()),
         )
         for seed in range(n_seeds)
         for setting, split in splits.items()
@@ -255,6 +280,10 @@ def check_methods(methods: Sequence[str], options: Options) -> dict[str, tuple[d
 def _domains(tasks: TaskSet, features: Path, letters: set[str]) -> dict[str, DomainFacts]:
     names = {letter: find_domain(features, tasks.domains[letter], letter) for letter in sorted(letters)}
     return dict(zip(names, read_facts(features, names.values()), strict=True))
+
+
+def _listed_domains(tasks: TaskSet, folder: Path, letters: set[str]) -> dict[str, DomainFacts]:
+    return {letter: list_facts(folder, tasks.domains[letter]) for letter in sorted(letters)}
 
 
 def _check_allowed(values: Mapping[str, Value], forbidden: frozenset[str], why: str) -> None:

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -25,10 +25,12 @@ class LocalWorkers:
 
     Args:
         count: number of workers.
+        gpus: names of GPUs, as in `CUDA_VISIBLE_DEVICES`; each worker sees one of them, in turn. If empty, all see all.
     """
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, gpus: Sequence[str] = ()) -> None:
         self.count = count
+        self._gpus = gpus
 
     def run(self, folders: Sequence[Path]) -> Generator[Event, None, None]:
         """Run the jobs of some folders in this order.
@@ -40,7 +42,10 @@ class LocalWorkers:
         for folder in folders:
             waiting.put(folder)
         events: queue.SimpleQueue[Event | BaseException] = queue.SimpleQueue()
-        workers = [_Worker() for _ in range(min(self.count, len(folders)))]
+        workers = [
+            _Worker({"CUDA_VISIBLE_DEVICES": self._gpus[number % len(self._gpus)]} if self._gpus else {})
+            for number in range(min(self.count, len(folders)))
+        ]
         threads = [threading.Thread(target=_serve, args=(worker, waiting, events), daemon=True) for worker in workers]
         try:
             for thread in threads:
@@ -61,6 +66,15 @@ class LocalWorkers:
                 thread.join(_SECONDS_TO_END)
 
 
+def visible_gpus() -> list[str]:
+    """Return the names of the GPUs that this process sees, as `CUDA_VISIBLE_DEVICES` takes them."""
+    import torch
+
+    count = torch.cuda.device_count()
+    named = [name.strip() for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name.strip()]
+    return (named or [str(number) for number in range(count)])[:count]
+
+
 def _serve(worker: _Worker, waiting: queue.SimpleQueue[Path], events: queue.SimpleQueue[Event | BaseException]) -> None:
     """Give a worker one job after the other; runs in a thread per worker."""
     try:
@@ -75,9 +89,14 @@ def _serve(worker: _Worker, waiting: queue.SimpleQueue[Path], events: queue.Simp
 
 
 class _Worker:
-    """A process that runs one job after the other, and is replaced if it dies."""
+    """A process that runs one job after the other, and is replaced if it dies.
 
-    def __init__(self) -> None:
+    Args:
+        environment: variables that it gets besides those of this process.
+    """
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self._environment = environment
         self._process: subprocess.Popen[str] | None = None
         self._lock = threading.Lock()
         self.is_ended = False
@@ -118,7 +137,7 @@ class _Worker:
                         stderr=log,
                         encoding="utf-8",
                         # Without it, `-m` looks for modules in the working folder first.
-                        env={**os.environ, "PYTHONSAFEPATH": "1"},
+                        env={**os.environ, "PYTHONSAFEPATH": "1", **self._environment},
                     )
             return self._process
 

@@ -9,9 +9,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from uniot.benchmark.job_files import LOG, clear, read_failure, read_result, write_failure
+from uniot.benchmark.job_files import LOG, clear, is_job_of, read_failure, read_result, write_failure
 from uniot.benchmark.results import Result, write_results
 from uniot.io.files import only_one_writer
+from uniot.runs.files import RunFiles
+from uniot.runs.saving import CheckpointFile
 
 if TYPE_CHECKING:
     from uniot.benchmark.jobs import Job
@@ -128,6 +130,9 @@ def run_benchmark(
         waiting = [folder for folder in state.jobs if folder not in state.results]
         for folder in waiting:
             clear(folder)
+            if not is_job_of(folder, state.jobs[folder]):
+                # The state of another training cannot be continued.
+                CheckpointFile(RunFiles(folder)).clear()
             (folder / LOG).unlink(missing_ok=True)
             state.jobs[folder].write(folder)
         try:

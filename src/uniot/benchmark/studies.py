@@ -19,6 +19,7 @@ from uniot.benchmark.reported_scores import paper_tables
 from uniot.benchmark.results import SCORES, Result
 from uniot.benchmark.tables import method_title
 from uniot.benchmark.tasks import TaskSet
+from uniot.config import ImageSettings
 from uniot.datasets.catalogue import BenchmarkSet, ClassSplit
 from uniot.errors import SettingsError
 from uniot.io.csv_tables import table_text
@@ -151,6 +152,8 @@ def plan_study(
     options: Options | None = None,
     threads: int = 1,
     incomplete: bool = False,
+    images: ImageSettings | None = None,
+    store: Path | None = None,
 ) -> list[Job]:
     """Return a job for every seed, point, task and method; the arguments are those of `plan_jobs`."""
     options = options or Options()
@@ -168,6 +171,8 @@ def plan_study(
             options=replace(options, shared={**options.shared, **dict(point.changed)}),
             threads=threads,
             incomplete=incomplete,
+            images=images,
+            store=store,
         )
     ]
     # Seeds come first: a study that is stopped early has the same number of seeds at all points.

@@ -23,6 +23,8 @@ from uniot.benchmark.fit_and_score import run_job
 from uniot.benchmark.job_files import LOG, clear, write_failure, write_result
 from uniot.benchmark.jobs import Job
 from uniot.errors import UniotError
+from uniot.runs.files import RunFiles
+from uniot.runs.saving import CheckpointFile
 
 
 def perform(folder: Path) -> bool:
@@ -36,7 +38,8 @@ def perform(folder: Path) -> bool:
     clear(folder)
     try:
         job = Job.read(folder)
-        write_result(folder, job, run_job(job))
+        write_result(folder, job, run_job(job, folder))
+        CheckpointFile(RunFiles(folder)).clear()
     except Exception as error:
         sentence = str(error) if isinstance(error, UniotError) else f"{type(error).__name__}: {error}"
         write_failure(folder, sentence, traceback.format_exc())

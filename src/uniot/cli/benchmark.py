@@ -14,12 +14,14 @@ from uniot.cli.benchmark_inputs import (
     comma_separated,
     embed_images,
     find_tasks,
+    list_images,
     make_launcher,
     own_split,
     plan_scenarios,
     refuse_for_scenarios,
 )
 from uniot.cli.benchmark_screen import show, show_answers, show_end, show_study, show_universality, watching
+from uniot.cli.options import BatchNorm, FineTune, Precision, Protocol
 from uniot.cli.screen import console
 from uniot.errors import DataError, SettingsError
 
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
     from uniot.benchmark.tasks import TaskSet
     from uniot.datasets.catalogue import ClassSplit
 
-_DATA, _SPLIT, _WHERE = "Data", "A split of your own", "Where it runs"
+_DATA, _NETWORK, _SPLIT, _WHERE = "Data", "Training the network", "A split of your own", "Where it runs"
 _SCENARIOS = "Studies universality and answers"
 _OF_SCENARIOS = ("universality", "answers")
 
@@ -113,6 +115,33 @@ def benchmark(
         Path | None,
         typer.Option(help="Folder that keeps embeddings between runs; by default a cache.", rich_help_panel=_DATA),
     ] = None,
+    fine_tune: Annotated[
+        FineTune,
+        typer.Option(
+            help="With --images: train nothing of the network, its last stage, or all of it as the paper does, with "
+            "the paper's augmentation.",
+            rich_help_panel=_NETWORK,
+        ),
+    ] = FineTune.NONE,
+    batch_norm: Annotated[
+        BatchNorm | None,
+        typer.Option(
+            help="Batch normalisation of the trained part: by default trained, with source and target forwarded "
+            "separately, as the authors' code does; or frozen.",
+            rich_help_panel=_NETWORK,
+        ),
+    ] = None,
+    precision: Annotated[
+        Precision | None,
+        typer.Option(help="Floating-point precision of the training on a GPU; 32-true.", rich_help_panel=_NETWORK),
+    ] = None,
+    protocol: Annotated[
+        Protocol,
+        typer.Option(
+            help="K, queue and μ of UniOT for a published data set: those of the authors' code (reference), of the "
+            "paper's text (paper), or from the size of the target as `uniot adapt` has them (size)."
+        ),
+    ] = Protocol.REFERENCE,
     split: Annotated[
         Path | None,
         typer.Option(
@@ -164,12 +193,16 @@ def benchmark(
 
     Example: `uniot benchmark office31 --methods unincm,dance --features features.npz --out results/`
 
+    Example: `uniot benchmark office31 --images office31/ --backbone resnet50.tv_in1k --fine-tune all --methods uniot
+    --steps 10000 --out paper/` is the paper's experiment; it needs a GPU.
+
     Example: `uniot benchmark --study universality --features office31=features.npz --features pacs=pacs.npz --out
     suite/`
     """
     from uniot.benchmark.features import features_backbone
     from uniot.benchmark.jobs import Options, check_methods, plan_jobs
     from uniot.benchmark.studies import plan_study
+    from uniot.config import ImageSettings
 
     chosen = Options() if options is None else Options.read(options)
     if steps is not None:
@@ -187,6 +220,10 @@ def benchmark(
             store=store,
             incomplete=incomplete or None,
             oracle_selection=oracle_selection or None,
+            fine_tune=None if fine_tune is FineTune.NONE else fine_tune,
+            batch_norm=batch_norm,
+            precision=precision,
+            protocol=None if protocol is Protocol.REFERENCE else protocol,
         )
         launcher = make_launcher(out, jobs, threads, slurm_set or [], slurm=slurm)
         planned = plan_scenarios(
@@ -224,6 +261,13 @@ def benchmark(
         raise DataError("give the data with --features FILE or with --images FOLDER, one of the two.")
     if images is None and (weights is not None or store is not None):
         raise SettingsError("--weights and --store are for --images. Leave them out.")
+    if fine_tune is FineTune.NONE and (batch_norm is not None or precision is not None):
+        raise SettingsError(
+            "--batch-norm and --precision are for a network that is trained. Give --fine-tune last or all as well, or "
+            "leave them out."
+        )
+    if fine_tune is not FineTune.NONE and images is None:
+        raise SettingsError("--fine-tune trains a network on images, and --features are embeddings. Give --images.")
     given_split = own_split(split, (common, source_private, target_private))
     if given_split is not None and settings is not None:
         raise SettingsError("--settings are published splits, and a split of your own is given too. Leave one out.")
@@ -232,9 +276,25 @@ def benchmark(
     asked = _study(study, settings, task_set, splits)
     task_names = comma_separated(tasks) or list((asked and asked.tasks) or task_set.tasks)
     named = _methods(methods, asked)
+    if task_set.published is not None and protocol is not Protocol.SIZE:
+        chosen = replace(chosen, of_dataset=task_set.published.protocols[protocol.value])
     check_methods(named, chosen)
+    network: ImageSettings | None = None
     if images is not None:
         backbone = backbone or "efficientnet_lite0"
+    if images is not None and fine_tune is not FineTune.NONE:
+        network = ImageSettings.checked(
+            backbone=backbone,
+            weights=None if weights is None else str(weights.absolute()),
+            fine_tune=fine_tune.value,
+            batch_norm=(batch_norm or BatchNorm.TRAINED).value,
+            scaled=False,
+            precision=(precision or Precision.FULL).value,
+        )
+        file = list_images(task_set, task_names, images, out, network, store=store, incomplete=incomplete)
+        backbone = f"{backbone}, {'last stage ' if fine_tune is FineTune.LAST else ''}fine-tuned"
+    elif images is not None:
+        assert backbone is not None
         file = embed_images(
             task_set,
             task_names,
@@ -256,8 +316,10 @@ def benchmark(
         options=chosen,
         threads=threads,
         incomplete=incomplete,
+        images=network,
+        store=store,
     )
-    launcher = make_launcher(out, jobs, threads, slurm_set or [], slurm=slurm)
+    launcher = make_launcher(out, jobs, threads, slurm_set or [], slurm=slurm, trains_networks=network is not None)
     _run(
         [replace(job, oracle_selection=oracle_selection) for job in planned],
         out,

@@ -14,9 +14,12 @@ if TYPE_CHECKING:
     from uniot.benchmark.jobs import Job, Options
     from uniot.benchmark.runner import Launcher
     from uniot.benchmark.tasks import TaskSet
+    from uniot.config import ImageSettings
     from uniot.datasets.catalogue import ClassSplit
+    from uniot.images.files import ImageFile
 
 _JOBS_ON_SLURM = 100
+_LEAVE_OUT = "Or give --incomplete, to leave such images out in a trial."
 
 
 def comma_separated(text: str | None) -> list[str]:
@@ -89,7 +92,6 @@ def embed_images(
     from uniot.images.backbones import ImageReader
     from uniot.images.embedding import ReadOptions, UnusableImage
     from uniot.images.embedding import embed_images as embed
-    from uniot.images.files import labelled_images
     from uniot.images.store import EmbeddingStore
     from uniot.io.embedding_files import write_embeddings
     from uniot.io.files import only_one_writer, replacing
@@ -104,19 +106,75 @@ def embed_images(
         options = ReadOptions(EmbeddingStore(store), strict=not incomplete, progress=progress)
         for letter in letters:
             name = tasks.domains[letter]
-            if tasks.published is None:
-                files = labelled_images(images / name)
-            else:
-                files = tasks.published.domain_files(images, letter, as_published=not incomplete)
+            files = _domain_files(tasks, letter, images, incomplete=incomplete)
             try:
                 found = embed(files, reader, options, collection=name)
             except UnusableImage as error:
-                raise DataError(f"{error} Or give --incomplete, to leave such images out in a trial.") from None
+                raise DataError(f"{error} {_LEAVE_OUT}") from None
             labels = np.array([str(file.label) for file in found.files])
             if not holds_domain(folder, name, found.values, labels):
                 names = [file.name for file in found.files]
                 write_embeddings(folder / f"{name}.npz", found.values, labels, names, replacing=replacing)
     return folder
+
+
+def list_images(
+    tasks: TaskSet,
+    task_names: list[str],
+    images: Path,
+    out: Path,
+    network: ImageSettings,
+    *,
+    store: Path | None,
+    incomplete: bool,
+) -> Path:
+    """List the images of the domains that the tasks need, for a network that is trained on them.
+
+    Every image is read once; lists of images that have not changed are kept.
+
+    Args:
+        tasks: domains and tasks of the data set.
+        task_names: tasks that will be run.
+        images: folder of the unpacked images.
+        out: folder of the benchmark.
+        network: the network, and what of it is trained.
+        store: folder that keeps the outputs of its frozen part; None for the user's.
+        incomplete: whether images may be missing or unreadable.
+
+    Returns:
+        The folder with one list per domain.
+    """
+    from uniot.benchmark.image_lists import ImageList, is_list_of, write_list
+    from uniot.images.backbones import ImageReader
+    from uniot.images.embedding import ReadOptions, UnusableImage
+    from uniot.images.embedding import embed_images as read
+    from uniot.images.store import EmbeddingStore
+    from uniot.io.files import only_one_writer
+
+    folder = out / "images"
+    letters = dict.fromkeys(letter for task in task_names for letter in tasks.pair(task))
+    reader = ImageReader.open(network)
+    with only_one_writer(out), reading_progress({}) as progress:
+        options = ReadOptions(EmbeddingStore(store), strict=not incomplete, progress=progress)
+        for letter in letters:
+            name = tasks.domains[letter]
+            files = _domain_files(tasks, letter, images, incomplete=incomplete)
+            if is_list_of(folder, name, files, reader.backbone.digest):
+                continue
+            try:
+                found = read(files, reader, options, collection=name)
+            except UnusableImage as error:
+                raise DataError(f"{error} {_LEAVE_OUT}") from None
+            write_list(folder, name, ImageList(tuple(found.files), tuple(found.contents), reader.backbone.digest))
+    return folder
+
+
+def _domain_files(tasks: TaskSet, letter: str, images: Path, *, incomplete: bool) -> list[ImageFile]:
+    from uniot.images.files import labelled_images
+
+    if tasks.published is None:
+        return labelled_images(images / tasks.domains[letter])
+    return tasks.published.domain_files(images, letter, as_published=not incomplete)
 
 
 def refuse_for_scenarios(study: str, **options: object) -> None:
@@ -213,15 +271,35 @@ def named_features(dataset: str | None, features: Sequence[str]) -> dict[str, Pa
     return {name: path for name, path in found.items() if name == dataset}
 
 
-def make_launcher(out: Path, jobs: int | None, threads: int, parameters: list[str], *, slurm: bool) -> Launcher:
-    """Return what runs the jobs: processes of this machine, or Slurm."""
-    from uniot.benchmark.local_workers import LocalWorkers
+def make_launcher(
+    out: Path,
+    jobs: int | None,
+    threads: int,
+    parameters: list[str],
+    *,
+    slurm: bool,
+    trains_networks: bool = False,
+) -> Launcher:
+    """Return what runs the jobs: processes of this machine, or Slurm.
+
+    Args:
+        out: folder of the benchmark.
+        jobs: number of jobs at the same time; None for one per core, or one per GPU if they train networks.
+        threads: number of threads of a job.
+        parameters: of Slurm, KEY=VALUE.
+        slurm: whether the jobs run on Slurm.
+        trains_networks: whether jobs train networks on images; each gets a GPU of its own if there are several.
+    """
+    from uniot.benchmark.local_workers import LocalWorkers, visible_gpus
     from uniot.benchmark.slurm import SlurmArrays
     from uniot.images.embedding import available_cores
 
     if not slurm:
         if parameters:
             raise SettingsError("--slurm-set is for jobs on Slurm. Give --slurm too, or leave it out.")
+        if trains_networks:
+            gpus = visible_gpus()
+            return LocalWorkers(jobs or max(1, len(gpus)), gpus)
         return LocalWorkers(jobs or max(1, available_cores() // threads))
     values = {"cpus_per_task": threads} | dict(map(_parameter, parameters))
     kind = str(values.pop("cluster", "slurm"))

@@ -130,6 +130,21 @@ class FineTune(Enum):
     ALL = "all"
 
 
+class BatchNorm(Enum):
+    """Statistics of batch normalisation in training."""
+
+    TRAINED = "trained"
+    FROZEN = "frozen"
+
+
+class Protocol(Enum):
+    """Origin of UniOT's hyper-parameters for a data set."""
+
+    REFERENCE = "reference"
+    PAPER = "paper"
+    SIZE = "size"
+
+
 class Precision(Enum):
     """Number format of the network on a GPU."""
 

@@ -14,6 +14,9 @@ from uniot.images.files import ImageFile
 
 Setting = Literal["open-partial", "open", "partial", "closed"]
 
+PROTOCOLS = ("reference", "paper")
+"""Origins of UniOT's hyper-parameters for a data set: the authors' public code, or the text of the paper."""
+
 
 @dataclass(frozen=True)
 class ClassSplit:
@@ -70,6 +73,7 @@ class BenchmarkSet:
         domains: domains that the tasks use.
         tasks: source and target letters, such as A2W, in the order of the published tables.
         splits: numbers of common, source-private and target-private classes per setting.
+        protocols: UniOT's hyper-parameters that differ between data sets, by name in `PROTOCOLS`.
         layout: description of its folders.
         home: web page from which to get it.
         citation: authors and publication.
@@ -82,6 +86,7 @@ class BenchmarkSet:
     domains: tuple[Domain, ...]
     tasks: tuple[str, ...]
     splits: Mapping[Setting, tuple[int, int, int]]
+    protocols: Mapping[str, Mapping[str, int | float]] = field(repr=False)
     layout: str
     home: str
     citation: str
@@ -158,6 +163,18 @@ def benchmark_set(name: str) -> BenchmarkSet:
     raise DataError(f"there is no benchmark set called {name!r}. Take one of: {names}.")
 
 
+def _protocols(n_clusters: int, reference: tuple[int, float], paper: int) -> dict[str, dict[str, int | float]]:
+    """Return both protocols: the reference's queue and μ, and the paper's queue with its μ of 0.7."""
+    return {
+        "reference": {
+            "n_clusters": n_clusters,
+            "queue_size": reference[0],
+            "class_mass_momentum": reference[1],
+        },
+        "paper": {"n_clusters": n_clusters, "queue_size": paper, "class_mass_momentum": 0.7},
+    }
+
+
 def _all_tasks(letters: Iterable[str]) -> tuple[str, ...]:
     return tuple(f"{source}2{target}" for source, target in permutations(letters, 2))
 
@@ -217,6 +234,7 @@ BENCHMARK_SETS = (
         domains=(Domain("A", "amazon", 2817), Domain("D", "dslr", 498), Domain("W", "webcam", 795)),
         tasks=_all_tasks("ADW"),
         splits={"open-partial": (10, 10, 11), "open": (10, 0, 11), "partial": (10, 21, 0), "closed": (31, 0, 0)},
+        protocols=_protocols(50, (2000, 0.7), 2000),
         layout="amazon/images/<class>/, dslr/images/<class>/ and webcam/images/<class>/",
         home="https://faculty.cc.gatech.edu/~judy/domainadapt/",
         citation="Saenko, Kulis, Fritz and Darrell: Adapting visual category models to new domains. ECCV 2010",
@@ -234,6 +252,7 @@ BENCHMARK_SETS = (
         ),
         tasks=_all_tasks(("Ar", "Cl", "Pr", "Rw")),
         splits={"open-partial": (10, 5, 50), "open": (25, 0, 40), "partial": (25, 40, 0), "closed": (65, 0, 0)},
+        protocols=_protocols(150, (4000, 1.0), 2000),
         layout="Art/<class>/, Clipart/<class>/, Product/<class>/ and Real World/<class>/",
         home="https://www.hemanthdv.org/officeHomeDataset.html",
         citation="Venkateswara, Eusebio, Chakraborty and Panchanathan: Deep hashing network for unsupervised domain "
@@ -248,6 +267,7 @@ BENCHMARK_SETS = (
         domains=(Domain("S", "train", 152397), Domain("R", "validation", 55388)),
         tasks=("S2R",),
         splits={"open-partial": (6, 3, 3), "open": (6, 0, 6), "partial": (6, 6, 0), "closed": (12, 0, 0)},
+        protocols=_protocols(500, (5000, 0.7), 10_000),
         layout="train/<class>/ (synthetic) and validation/<class>/ (real)",
         home="https://github.com/VisionLearningGroup/taskcv-2017-public/tree/master/classification",
         citation="Peng, Usman, Kaushik, Hoffman, Wang and Saenko: VisDA: the visual domain adaptation challenge. 2017",
@@ -264,6 +284,7 @@ BENCHMARK_SETS = (
         ),
         tasks=("P2R", "R2P", "P2S", "S2P", "R2S", "S2R"),
         splits={"open-partial": (150, 50, 145), "closed": (345, 0, 0)},
+        protocols=_protocols(1000, (5000, 1.0), 10_000),
         layout="painting/<class>/, real/<class>/ and sketch/<class>/ of the cleaned version, and beside them "
         "painting_train.txt, real_train.txt and sketch_train.txt",
         home="http://ai.bu.edu/M3SDA/",

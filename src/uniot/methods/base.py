@@ -143,6 +143,13 @@ class Method(nn.Module):
         """Return the features of inputs, (n_samples, n_features)."""
         raise NotImplementedError
 
+    def batch_embeddings(self, batch: Batch) -> Tensor:
+        """Return the backbone's output for the source and then the target of this process, (b + b', ...).
+
+        Each domain is forwarded separately: batch normalisation that is trained must not mix their statistics.
+        """
+        return torch.cat([self.backbone(batch.source), self.backbone(batch.target)])
+
     def decide(self, features: Tensor) -> Decision:
         """Decide about each sample independently, fitted or new; called after `finalize`.
 

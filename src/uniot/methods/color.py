@@ -98,7 +98,7 @@ class CoLOR(HeadMethod):
 
         L = Σ_h CE(not rejected, head h of f_s) + λ_h (α_h - rate_h of f_t) + CE(y, C(f_s)) + penalty ‖θ‖²
         """
-        own = self.backbone(torch.cat([batch.source, batch.target])).float()
+        own = self.batch_embeddings(batch).float()
         source_rows, target_rows = map(batch.gather, own.split([len(batch.source), len(batch.target)]))
         rows = dropped(torch.cat([source_rows, target_rows]), self.options.dropout, batch.generator)
         both = dropped(F.relu(self.bottleneck(rows)), self.options.dropout, batch.generator)

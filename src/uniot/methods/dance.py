@@ -58,9 +58,9 @@ class DANCE(HeadMethod):
         self.classifier = _CosineClassifier(n_classes, in_features, options.temperature)
         self.memory = SampleBank(self.queue_size, in_features)
 
-    def features(self, inputs: Tensor) -> Tensor:
-        """Return unit features, (n, d), of inputs (n, ...)."""
-        return F.normalize(super().features(inputs), dim=1)
+    def embedding_features(self, embeddings: Tensor) -> Tensor:
+        """Return unit features, (n, d), of embeddings (n, ...)."""
+        return F.normalize(super().embedding_features(embeddings), dim=1)
 
     @torch.no_grad()
     def use_prototypes(self, given: GivenPrototypes) -> None:

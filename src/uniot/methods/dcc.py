@@ -107,7 +107,7 @@ class DCC(NormalisedHeadMethod):
 
         Three samples of up to ten common classes are drawn per domain; the class of a target sample is its cluster's.
         """
-        own = self.backbone(torch.cat([batch.source, batch.target])).float()
+        own = self.batch_embeddings(batch).float()
         source, target = map(batch.gather, own.split([len(batch.source), len(batch.target)]))
         classification = F.cross_entropy(self.classifier(self.project(source, learning=True)), batch.source_labels)
         self._remember_source(source.detach(), batch)

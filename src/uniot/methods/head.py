@@ -64,13 +64,17 @@ class HeadMethod(Method):
         return self.settings.queue_size
 
     def features(self, inputs: Tensor) -> Tensor:
-        """Return the bottleneck's output, (n_samples, feature_size)."""
-        features: Tensor = self.bottleneck(self.backbone(inputs))
+        """Return the features of inputs, (n_samples, feature_size)."""
+        return self.embedding_features(self.backbone(inputs))
+
+    def embedding_features(self, embeddings: Tensor) -> Tensor:
+        """Return the bottleneck's output, (n_samples, feature_size), of embeddings (n_samples, d)."""
+        features: Tensor = self.bottleneck(embeddings)
         return features
 
     def batch_features(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Return the features of the whole source batch and of the whole target batch, over all processes."""
-        own = self.features(torch.cat([batch.source, batch.target])).float()
+        own = self.embedding_features(self.batch_embeddings(batch)).float()
         source, target = own.split([len(batch.source), len(batch.target)])
         return batch.gather(source), batch.gather(target)
 
@@ -116,6 +120,6 @@ class NormalisedHeadMethod(HeadMethod):
         learning = learning and len(rows) > 1  # the variance of a single row is undefined
         return F.batch_norm(rows, norm.running_mean, norm.running_var, norm.weight, norm.bias, learning)
 
-    def features(self, inputs: Tensor) -> Tensor:
-        """Return features, (n, feature_size), of inputs (n, ...)."""
-        return self.project(self.backbone(inputs), learning=False)
+    def embedding_features(self, embeddings: Tensor) -> Tensor:
+        """Return features, (n, feature_size), of embeddings (n, d)."""
+        return self.project(embeddings, learning=False)

@@ -82,9 +82,9 @@ class MATHS(HeadMethod):
         self.register_buffer("n_private", torch.zeros((), dtype=torch.long))
         self.register_buffer("p_value", torch.ones((), dtype=torch.float64))
 
-    def features(self, inputs: Tensor) -> Tensor:
-        """Return unit features, (n, feature_size), of inputs (n, ...)."""
-        return F.normalize(super().features(inputs), dim=1)
+    def embedding_features(self, embeddings: Tensor) -> Tensor:
+        """Return unit features, (n, feature_size), of embeddings (n, ...)."""
+        return F.normalize(super().embedding_features(embeddings), dim=1)
 
     def prototype_logits(self, features: Tensor) -> Tensor:
         """Return the cosines to the prototypes divided by τ, (n, c + 3 c), -inf if not in use; features: (n, d)."""

@@ -175,39 +175,47 @@ def _halving(before: int, after: int, kernel: int) -> tuple[nn.Module, ...]:
 
 
 class FineTuned(nn.Module):
-    """Fine-tune a backbone, or its last layers: map inputs to embeddings of a fixed norm.
+    """Fine-tune a backbone, or its last layers: map inputs to embeddings.
 
-    The backbone stays in evaluation mode, with the batch-normalisation statistics of its pretraining, so that an
-    embedding depends neither on the batch nor on the number of processes. The embeddings have the norm of those of a
-    frozen backbone, so training starts from the same features.
+    By default the backbone stays in evaluation mode, with the batch-normalisation statistics of its pretraining, so
+    that an embedding depends neither on the batch nor on the number of processes, and the embeddings have the norm of
+    those of a frozen backbone, so that training starts from the same features. The published recipe does neither.
     """
 
-    def __init__(self, tail: nn.Module, norm: float, parts: int = 1) -> None:
+    def __init__(self, tail: nn.Module, norm: float | None, parts: int = 1, *, trains_statistics: bool = False) -> None:
         """Wrap a backbone or its last layers.
 
         Args:
             tail: maps inputs to embeddings, (n, d).
-            norm: norm of every embedding.
+            norm: norm of every embedding; None to leave embeddings as they are.
             parts: number of parts that a batch is split into. In training only the activations of one part are in
                 memory at a time and are recomputed in the backward pass; the gradients are those of the whole batch.
+            trains_statistics: whether batch normalisation in training uses the statistics of the inputs of each call,
+                and averages them for evaluation. Call it for each domain separately. `parts` is 1 then.
         """
         super().__init__()
         self.tail = tail.requires_grad_(True)
         self._norm = norm
         self._parts = parts
+        self._trains_statistics = trains_statistics
 
     def train(self, mode: bool = True) -> FineTuned:
-        """Return this module after setting its mode; the backbone stays in evaluation mode."""
+        """Return this module after setting its mode; of the backbone only batch normalisation may follow it."""
         super().train(mode)
         self.tail.eval()
+        if self._trains_statistics:
+            for module in self.tail.modules():
+                if isinstance(module, nn.modules.batchnorm._BatchNorm):
+                    module.train(mode)
         return self
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Return embeddings of a fixed norm, (n, d), of inputs (n, ...): images, or activations of an earlier layer."""
+        """Return embeddings, (n, d), of inputs (n, ...): images, or activations of an earlier layer."""
         inputs = inputs.float()
         if self._parts == 1 or not torch.is_grad_enabled():
             embeddings = self.tail(inputs)
         else:
             parts = [checkpoint(self.tail, part, use_reentrant=False) for part in inputs.chunk(self._parts)]
             embeddings = torch.cat(parts)
-        return F.normalize(embeddings.float().flatten(1), dim=1) * self._norm
+        embeddings = embeddings.float().flatten(1)
+        return embeddings if self._norm is None else F.normalize(embeddings, dim=1) * self._norm

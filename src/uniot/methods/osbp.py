@@ -74,7 +74,7 @@ class OSBP(HeadMethod):
 
     def batch_features(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Return the features of the whole source batch, (b, d), and target batch, (b', d), with dropout."""
-        own = self.backbone(torch.cat([batch.source, batch.target])).float()
+        own = self.batch_embeddings(batch).float()
         # Batch normalisation needs the whole batch of a domain, so the processes are joined before the generator.
         source, target = (batch.gather(part) for part in own.split([len(batch.source), len(batch.target)]))
         return self.bottleneck(source, batch.generator), self.bottleneck(target, batch.generator)

@@ -123,7 +123,7 @@ class PPOT(NormalisedHeadMethod):
 
     def step(self, batch: Batch) -> Losses:
         """Return the losses: CE of the source, and after pretraining + 5 √⟨P, M⟩ + 0.01 mean(w H) - 2 mean(u H)."""
-        own = self.backbone(torch.cat([batch.source, batch.target])).float()
+        own = self.batch_embeddings(batch).float()
         domains = own.split([len(batch.source), len(batch.target)])
         source, target = (self.project(batch.gather(rows), learning=True) for rows in domains)
         logits = F.linear(target, self.classifier.weight.detach(), self.classifier.bias.detach())

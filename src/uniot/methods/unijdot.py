@@ -165,7 +165,7 @@ class UniJDOT(HeadMethod):
 
     def step(self, batch: Batch) -> Losses:
         """Return the losses of one step: w CE(y, p_s), and after pretraining + half of ⟨γ, C⟩ over pairs that fit."""
-        own = self.backbone(torch.cat([batch.source, batch.target])).float()
+        own = self.batch_embeddings(batch).float()
         source_rows, target_rows = map(batch.gather, own.split([len(batch.source), len(batch.target)]))
         source, labels = self.bottleneck(source_rows), batch.source_labels
         self.remember(source.detach(), labels)

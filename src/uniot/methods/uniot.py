@@ -139,7 +139,7 @@ class UniOTMethod(Method):
 
     def step(self, batch: Batch) -> Losses:
         """Return the losses of source, common-class detection and private-class discovery. Paper: Eq. (15)."""
-        embeddings = torch.cat([self.backbone(batch.source), self.backbone(batch.target)])
+        embeddings = self.batch_embeddings(batch)
         own = self.projection(embeddings).float().split([len(batch.source), len(batch.target)])
         source, target = (batch.gather(features) for features in own)
         losses: UniOTLosses = self.loss(

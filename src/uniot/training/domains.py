@@ -207,13 +207,25 @@ def read_images(
         labelled = embed_images(source, reader, options, processes, collection="source")
         lost = lost_classes(source, labelled)
     unlabelled = embed_images(target, reader, options, processes, collection="target")
-    images = ImagePair(labelled, unlabelled, lost)
-    names = [file.name for file in unlabelled.files]
     if source_model is not None:
+        names = [file.name for file in unlabelled.files]
+        images = ImagePair(labelled, unlabelled, lost)
         return replace(source_model.domains(unlabelled.values, settings), target_names=names, images=images)
+    return domains_of_images(ImagePair(labelled, unlabelled, lost), reader, settings)
+
+
+def domains_of_images(images: ImagePair, reader: ImageReader, settings: Settings) -> Domains:
+    """Return the domains of two collections of images whose frozen part was run, or that are read in training.
+
+    Args:
+        images: both collections; values are not used if the whole backbone is trained.
+        reader: backbone, and what of it is trained.
+        settings: of the fit.
+    """
+    labelled, unlabelled = images.source, images.target
     labels = np.array([str(file.label) for file in labelled.files])
     contents = [*labelled.contents, "|", *unlabelled.contents, "|", *labels.tolist()]
-    reading = reader.settings.model_dump_json(exclude={"weights"})
+    reading = reader.settings.model_dump_json(exclude=reader.settings.outside_fingerprint)
     digest = hashlib.sha256("\n".join([reading, reader.backbone.digest, *contents]).encode())
     paths = {file.path for file in unlabelled.files}
     return Domains(
@@ -224,7 +236,7 @@ def read_images(
         digest.hexdigest(),
         reader,
         source_names=[file.name for file in labelled.files],
-        target_names=names,
+        target_names=[file.name for file in unlabelled.files],
         annotated=np.array([file.path in paths for file in labelled.files]),
         images=images,
     )

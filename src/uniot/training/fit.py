@@ -102,6 +102,11 @@ def fit(domains: Domains, settings: Settings, context: FitContext | None = None)
     trains = not info.is_closed_form or _trains_network(domains, settings)
     if context.start is not None:
         check_start(info.name, context.start.method, trains=trains)
+    if reader is not None and reader.settings.batch_norm == "trained" and context.processes.count > 1:
+        raise SettingsError(
+            f"batch_norm is 'trained', and {context.processes.count} processes share each batch: the statistics of its "
+            "parts are not those of the batch. Train in one process, or set batch_norm to 'frozen'."
+        )
     if reader is not None and reader.settings.fine_tune == "all" and settings.steps is None:
         settings = settings.model_copy(update={"steps": _STEPS_OF_A_WHOLE_BACKBONE})
     warnings = _step_warnings(settings, trains=trains)
@@ -239,7 +244,13 @@ def build_method(
             backbone = SmallCNN()
             return create_method(settings, backbone.out_features, n_classes, backbone)
         if reader is not None and reader.fine_tunes:
-            tail = FineTuned(reader.tail, settings.input_norm, reader.settings.accumulate)
+            images = reader.settings
+            tail = FineTuned(
+                reader.tail,
+                settings.input_norm if images.scaled else None,
+                images.accumulate,
+                trains_statistics=images.batch_norm == "trained",
+            )
             return create_method(settings, reader.width, n_classes, tail)
         return create_method(settings, int(np.prod(input_shape)), n_classes)
 
