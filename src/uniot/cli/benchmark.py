@@ -20,7 +20,7 @@ from uniot.cli.benchmark_inputs import (
     refuse_for_scenarios,
 )
 from uniot.cli.benchmark_screen import show, show_answers, show_end, show_study, show_universality, watching
-from uniot.cli.screen import console
+from uniot.cli.screen import console, working
 from uniot.errors import DataError, SettingsError
 
 if TYPE_CHECKING:
@@ -188,6 +188,7 @@ def benchmark(
             incomplete=incomplete or None,
             oracle_selection=oracle_selection or None,
         )
+        _load()
         launcher = make_launcher(out, jobs, threads, slurm_set or [], slurm=slurm)
         planned = plan_scenarios(
             study,
@@ -227,6 +228,7 @@ def benchmark(
     given_split = own_split(split, (common, source_private, target_private))
     if given_split is not None and settings is not None:
         raise SettingsError("--settings are published splits, and a split of your own is given too. Leave one out.")
+    _load()
     task_set = find_tasks(dataset, file, images, is_own=given_split is not None)
     splits = given_split or task_set.splits(comma_separated(settings) or ["open-partial"])
     asked = _study(study, settings, task_set, splits)
@@ -264,6 +266,12 @@ def benchmark(
         launcher,
         partial(show, dataset=task_set.name) if asked is None else partial(show_study, asked, task_set=task_set),
     )
+
+
+def _load() -> None:
+    """Load what plans and runs jobs, and show that it takes a moment."""
+    with working("Loading PyTorch", lines=False):
+        import uniot.benchmark.runner  # noqa: F401
 
 
 def _run(

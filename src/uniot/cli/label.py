@@ -19,7 +19,7 @@ from uniot.cli.page import (
     after_naming,
     serve_page,
 )
-from uniot.cli.screen import print_line
+from uniot.cli.screen import print_line, working
 from uniot.errors import SettingsError
 from uniot.io.text import command
 
@@ -69,13 +69,16 @@ def label(
         raise SettingsError("--format is given without --out. Give --out FILE as well, or leave --format out.")
     if given is not None or out is not None:
         if given is not None:
-            from uniot.labelling.publishing import import_run
+            with working("Reading the labels", lines=False):
+                from uniot.labelling.publishing import import_run
 
-            print_line(f"{import_run(run, given)} Next: {command('label', run)}")
+                imported = import_run(run, given)
+            print_line(f"{imported} Next: {command('label', run)}")
         if out is not None:
-            from uniot.labelling.publishing import export_run
+            with working("Writing the labels", lines=False):
+                from uniot.labelling.publishing import export_run
 
-            exported = export_run(run, out, None if kind is None else kind.value)
+                exported = export_run(run, out, None if kind is None else kind.value)
             following = after_naming(run) if len(exported) else command("label", run)
             print_line(f"{exported.sentence()} Next: {following}")
         return

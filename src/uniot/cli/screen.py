@@ -390,15 +390,15 @@ def working(words: str, *, lines: bool = True, shown: bool = True) -> Iterator[C
     """
     screen = console(err=True)
     if shown and screen.is_terminal:
-        with screen.status(_Clock(words)) as status:
-            yield lambda more: status.update(_Clock(more))
+        with screen.status(Clock(words)) as status:
+            yield lambda more: status.update(Clock(more))
         return
     write = _print_to_stderr if shown and lines else _print_nothing
     write(f"{words} …")
     yield lambda more: write(f"{more} …")
 
 
-class _Clock:
+class Clock:
     """What is being done, with the time that it takes once that is more than a moment."""
 
     def __init__(self, words: str) -> None:
@@ -463,7 +463,10 @@ class _Bar:
         what, count, note = (
             TextColumn(f"{{task.{field}}}", markup=False) for field in ("description", "fields[count]", "fields[note]")
         )
-        self._progress = Progress(what, BarColumn(), count, *columns, note, console=screen, transient=True)
+        # The spinner moves while a long step does not.
+        self._progress = Progress(
+            SpinnerColumn(), what, BarColumn(), count, *columns, note, console=screen, transient=True
+        )
         self._title = title
         self._task: TaskID | None = None
 

@@ -139,7 +139,7 @@ def tiles(found: RunSummary) -> list[Tile]:
             plural(found.n_groups, "new group"),
             f"{low} to {high} are plausible" if low < high else "among the unknown",
         ),
-        Tile(f"{found.n_close:,}", "near the threshold", "score between 0.45 and 0.55"),
+        Tile(f"{found.n_close:,}", "near the threshold"),
     ]
 
 
