@@ -209,8 +209,8 @@ def asked(
 
 
 def exported(root: Path, place: Path) -> bytes:
-    if call(root, place, ("label", "{out}/run", "--export")).wait():
-        sys.exit(f"`uniot label --export` failed in {place}.")
+    if call(root, place, ("label", "{out}/run", "--out", "{out}/run/labels.csv")).wait():
+        sys.exit(f"`uniot label --out` failed in {place}.")
     return (place / "run" / "labels.csv").read_bytes()
 
 

@@ -1,6 +1,6 @@
 """Ask an exported run about images, with onnxruntime, NumPy and Pillow alone.
 
-uniot export run/ --onnx model.onnx
+uniot export run/ --out model.onnx
 python examples/run_onnx.py model.onnx photo.jpg another.png
 """
 

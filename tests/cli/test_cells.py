@@ -60,7 +60,7 @@ def test_answers_are_in_the_cells_and_in_an_export(run, tmp_path, uniot):
     assert uniot("tell", run, table).code == 0
     told = anndata.read_h5ad(run / "cells.h5ad").obs["uniot_label"]
     assert told.loc[["query0", "query119"]].tolist() == ["unknown", "T"]
-    answer = uniot("export", run, "--h5ad", tmp_path / "labelled.h5ad")
+    answer = uniot("export", run, "--out", tmp_path / "labelled.h5ad")
     assert "labelled.h5ad is written. Next: scanpy.pl.umap(" in answer.stdout
     assert anndata.read_h5ad(tmp_path / "labelled.h5ad").obs["uniot_label"].tolist() == told.tolist()
 

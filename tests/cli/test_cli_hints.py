@@ -96,7 +96,7 @@ def test_commands_to_run_next_name_the_folders_that_are_there(
     evaluated = uniot(*following[3][1:])
     assert evaluated.code == 0, evaluated.stderr
     assert "'mon essai/metrics.json'" in evaluated.stdout
-    refused = uniot("label", "mon essai", "--export", "mes noms.csv").stderr
+    refused = uniot("label", "mon essai", "--out", "mes noms.csv").stderr
     assert "Run `uniot label 'mon essai'` and name its groups first." in refused
     Path("mes noms.csv").write_text("path,label\n0,tasse\n", encoding="utf-8")
     imported = uniot("label", "mon essai", "--import", "mes noms.csv").stdout

@@ -150,8 +150,8 @@ CASES: dict[str, Cases] = {
     ],
     "label": lambda world, new: [
         Case(("label", world.run, "--import", world.labels)),
-        Case(("label", world.run, "--export", new.with_suffix(".csv"))),
-        Case(("label", world.run, "--export", new.with_suffix(".txt")), 1),
+        Case(("label", world.run, "--out", new.with_suffix(".csv"))),
+        Case(("label", world.run, "--out", new.with_suffix(".txt")), 1),
         Case(("label", world.run, "--import", new), 1),
         Case(("label", new), 1),
     ],
@@ -161,8 +161,8 @@ CASES: dict[str, Cases] = {
     ],
     "embed": lambda _world, new: [Case(("embed", new, "--out", new.with_suffix(".npz")), 1)],
     "export": lambda world, new: [
-        Case(("export", world.run, "--onnx", new.with_suffix(".onnx"))),
-        Case(("export", new, "--onnx", new.with_suffix(".onnx")), 1),
+        Case(("export", world.run, "--out", new.with_suffix(".onnx"))),
+        Case(("export", new, "--out", new.with_suffix(".onnx")), 1),
     ],
     "push": lambda world, new: [
         Case(("push", world.run, new)),

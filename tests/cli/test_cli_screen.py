@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import sys
+import time
 import warnings
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,7 +22,16 @@ import uniot
 from uniot.adaptation.collections import Collection, Collections
 from uniot.cli.adapt import _titles
 from uniot.cli.evaluate import show_scores
-from uniot.cli.screen import console, fitting_progress, print_line, reading_progress, show_private_classes, working
+from uniot.cli.screen import (
+    Clock,
+    console,
+    fitting_progress,
+    print_line,
+    reading_progress,
+    show_private_classes,
+    working,
+    working_in_parts,
+)
 from uniot.discovery.class_count import NumberOfClasses
 from uniot.images.files import ImageFile
 from uniot.io.text import counted, listed, plural
@@ -192,6 +202,27 @@ def test_what_takes_a_while_is_told_in_words(capsys):
     with working("Writing the graph") as next_part:
         next_part("Comparing")
     assert capsys.readouterr().err == "Writing the graph …\nComparing …\n"
+
+
+def test_parts_are_counted_in_a_terminal_and_are_lines_in_a_file(terminal, capsys):
+    with working_in_parts(2) as next_part:
+        next_part("Reading the run")
+        next_part("Drawing")
+    assert capsys.readouterr().err == "Reading the run …\nDrawing …\n"
+    terminal(60)
+    with working_in_parts(2) as next_part:
+        next_part("Reading [red]the run")
+        next_part("Drawing")
+    shown = plain(capsys.readouterr().err)
+    assert re.search(r"Drawing +━+\S* +1/2 0:00:0", shown)
+    assert max(map(len, shown.splitlines())) <= 60
+
+
+def test_what_takes_more_than_a_moment_shows_its_seconds(monkeypatch):
+    clock, began = Clock("Loading [red]PyTorch"), time.monotonic()
+    assert clock.__rich__().plain == "Loading [red]PyTorch"
+    monkeypatch.setattr("uniot.cli.screen.time.monotonic", lambda: began + 12.5)
+    assert clock.__rich__().plain == "Loading [red]PyTorch, 12 s"
 
 
 # --- words --------------------------------------------------------------------------------------------------

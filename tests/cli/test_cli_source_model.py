@@ -111,7 +111,7 @@ def test_run_is_a_run_like_any_other(in_place: Callable, place: Path, adapted: s
     in_place("predict", "run", "unlabelled.npz", "--out", "new.csv")
     assert labels(place / "new.csv") == labels(place / "run" / "predictions.csv")
     in_place("report", "run")
-    in_place("export", "run", "--onnx", "model.onnx")
+    in_place("export", "run", "--out", "model.onnx")
     assert "5 class means of the source model" in " ".join((place / "run" / "contents.txt").read_text().split())
     again = in_place(*ADAPT, "unlabelled.npz", "--out", "run", "--settings", "small.toml")
     assert "run is already finished; nothing was trained." in again.stdout
@@ -126,7 +126,7 @@ def test_names_are_used_but_the_run_cannot_be_continued(in_place: Callable, plac
     unknown = next(row for row, label in enumerate(labels(place / "named" / "predictions.csv")) if label == "unknown")
     (place / "names.csv").write_text(f"path,label\n{unknown},spoon\n")
     in_place("label", "named", "--import", "names.csv")
-    told = in_place("label", "named", "--export", "out.csv").stdout
+    told = in_place("label", "named", "--out", "out.csv").stdout
     assert told.rstrip().endswith("Next: uniot report named")
     assert "spoon" in labels(place / "named" / "predictions.csv")
     assert words.replace("run", "named", 1) in in_place("adapt", "--continue", "named", code=1).stderr

@@ -106,7 +106,7 @@ def test_backbone_that_does_not_exist_is_refused_before_any_image_is_read(
         (("predict", "run", "unlabelled", "--out", "new.txt"), "new.txt ends with '.txt'. Give a file that ends with"),
         (("predict", "run", "unlabelled", "--copy-to", "a file/x"), "a file is a file, so nothing can be written"),
         (("predict", "run", "target.npz", "--store", "s"), "--store is for images, and target.npz is a file of embed"),
-        (("export", "run", "--onnx", "labelled"), "labelled is a folder. Give the name of a file."),
+        (("export", "run", "--out", "labelled"), "labelled is a folder. Give the name of a file."),
         (("report", "run", "--out", "a file/r.html"), "a file is a file, so nothing can be written to"),
         (("adapt", "--continue", "run", "--out", "./run"), "--out is the run that is continued; give another folder."),
         (("adapt", "labelled", "labelled/", "--out", "o"), "source and target are the same folder, labelled."),

@@ -92,7 +92,7 @@ def by_command(model: AdaptedModel, tmp_path_factory: pytest.TempPathFactory) ->
     save_model(model, folder / "run")
     app = typer.Typer()
     app.command()(command)
-    answer = CliRunner().invoke(app, [str(folder / "run"), "--onnx", str(folder / "new" / "model.onnx")])
+    answer = CliRunner().invoke(app, [str(folder / "run"), "--out", str(folder / "new" / "model.onnx")])
     assert answer.exit_code == 0, answer.output
     return folder / "new" / "model.onnx", answer.stdout
 

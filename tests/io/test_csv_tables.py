@@ -153,7 +153,7 @@ def run(tmp_path_factory, uniot) -> Path:
 
 @pytest.mark.medium
 def test_no_table_of_a_run_has_a_formula(run, uniot):
-    assert uniot("label", run, "--export", run / "exported.csv").code == 0
+    assert uniot("label", run, "--out", run / "exported.csv").code == 0
     assert uniot("predict", run, run.parent / "target.npz", "--out", run / "new.csv").code == 0
     tables = {path.name: path.read_text(encoding="utf-8") for path in run.rglob("*.csv")}
     assert {"predictions.csv", "labels.csv", "exported.csv", "new.csv"} < set(tables)
@@ -175,7 +175,7 @@ def test_names_of_a_run_are_read_back(run, uniot):
     assert given
     assert all(label.startswith("=cmd|") for label in given)
     again = run.parent / "again"
-    assert uniot("label", run, "--export", run.parent / "labels.csv").code == 0
+    assert uniot("label", run, "--out", run.parent / "labels.csv").code == 0
     both = (run.parent / "source.npz", run.parent / "target.npz")
     assert uniot("adapt", *both, "--names", run.parent / "labels.csv", "--out", again).code == 0
     assert set(given) <= set(Run.open(again).model.classes.tolist())

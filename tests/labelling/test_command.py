@@ -91,7 +91,7 @@ def test_the_end_of_the_page_names_the_next_command_if_something_has_a_name(unio
 def test_export_needs_no_page_and_names_the_next_command(uniot, run, model):
     name_group(run, 0, "kettle")
     with label_lock(run):  # a page that is open does not stop it
-        code, said, _ = uniot("label", run, "--export", run / "labels.csv")
+        code, said, _ = uniot("label", run, "--out", run / "labels.csv")
     assert code == 0
     assert f"{run / 'labels.csv'} is written: " in said
     assert f"Next: uniot adapt --continue {run}" in said
@@ -104,7 +104,7 @@ def test_export_needs_no_page_and_names_the_next_command(uniot, run, model):
 
 
 def test_export_before_anything_is_named_says_what_to_do(uniot, run):
-    code, _, said = uniot("label", run, "--export", run / "labels.csv")
+    code, _, said = uniot("label", run, "--out", run / "labels.csv")
     assert code == 1
     assert "has no labels yet. Run `uniot label" in said
     assert not (run / "labels.csv").exists()
@@ -119,7 +119,7 @@ def test_a_run_that_was_made_again_keeps_the_old_labels_from_the_new_groups(unio
     (run / FILE).unlink()
     save_model(replace(model, target=replace(model.target, group=group)), run, read_all_names(run))
     (run / FILE).write_bytes(labels)
-    for command in (("label", run, "--export", run / "labels.csv"), ("label", run)):
+    for command in (("label", run, "--out", run / "labels.csv"), ("label", run)):
         code, _, said = uniot(*command)
         assert code == 1
         assert "belongs to another run" in said
@@ -129,7 +129,7 @@ def test_a_run_that_was_made_again_keeps_the_old_labels_from_the_new_groups(unio
 def test_the_same_run_made_again_keeps_its_labels(uniot, run, model):
     name_group(run, 0, "kettle")
     save_model(model, run, read_all_names(run))
-    assert uniot("label", run, "--export", run / "labels.csv")[0] == 0
+    assert uniot("label", run, "--out", run / "labels.csv")[0] == 0
 
 
 def read_all_names(run: Path) -> list[str]:
@@ -209,7 +209,7 @@ def test_pictures_of_another_run_are_refused(uniot, run, model):
 def test_an_export_of_nothing_leads_back_to_the_page(uniot, run):
     name_group(run, 0, "kettle")
     name_group(run, 0, "")
-    code, said, _ = uniot("label", run, "--export", run / "labels.csv")
+    code, said, _ = uniot("label", run, "--out", run / "labels.csv")
     assert code == 0
     assert "nothing has a name yet" in said
     assert said.rstrip().endswith(f"Next: uniot label {run}")
@@ -217,10 +217,10 @@ def test_an_export_of_nothing_leads_back_to_the_page(uniot, run):
 
 def test_labels_go_out_to_a_tool_and_come_back_by_the_command_line(uniot, run, model, tmp_path):
     name_group(run, 0, "kettle")
-    code, said, _ = uniot("label", run, "--export", tmp_path / "out.jsonl")
+    code, said, _ = uniot("label", run, "--out", tmp_path / "out.jsonl")
     assert code == 0
     assert f"{tmp_path / 'out.jsonl'} is written: " in said
-    assert uniot("label", run, "--export", tmp_path / "coco.json", "--format", "coco")[0] == 0
+    assert uniot("label", run, "--out", tmp_path / "coco.json", "--format", "coco")[0] == 0
     for leftover in run.glob("labels.sqlite*"):
         leftover.unlink()
     code, said, _ = uniot("label", run, "--import", tmp_path / "out.jsonl")
@@ -234,8 +234,8 @@ def test_labels_go_out_to_a_tool_and_come_back_by_the_command_line(uniot, run, m
 def test_a_format_without_a_file_and_a_file_without_a_format_are_explained(uniot, run, tmp_path):
     name_group(run, 0, "kettle")
     code, _, said = uniot("label", run, "--format", "coco")
-    assert (code, "Give --export FILE as well" in said) == (1, True)
-    code, _, said = uniot("label", run, "--export", tmp_path / "what.json")
+    assert (code, "Give --out FILE as well" in said) == (1, True)
+    code, _, said = uniot("label", run, "--out", tmp_path / "what.json")
     assert (code, "Add --format" in said) == (1, True)
     with label_lock(run):
         (tmp_path / "a.csv").write_text("path,label\n", encoding="utf-8")

@@ -140,6 +140,75 @@ def colour_by(look: Looking) -> None:
     assert look.map(colours) == before
 
 
+def colour_by_truth(look: Looking) -> None:
+    """Wrong labels stand out, and every true class has one colour, which the key names."""
+    choice, key = look.page.locator("#map-colour"), look.page.locator("#map-key li")
+    if not choice.locator("option[value=truth]").count():
+        return
+    names = look.data["truth"]["names"]
+    choice.select_option("truth")
+    shown = look.page.evaluate(COLOURS)
+    for point, sample in look.target_points.items():
+        assert shown[str(point)] == look.data["truth"]["colours"][look.data["samples"][str(sample.row)][5]]
+    assert [text.removesuffix(" *") for text in key.all_inner_texts()[: len(names)]] == names
+    choice.select_option("right")
+    shown = look.page.evaluate(COLOURS)
+    for point, sample in look.target_points.items():
+        true = names[look.data["samples"][str(sample.row)][5]]
+        called = look.data["classes"][sample.nearest] if look.data["categories"][sample.category][2] else "unknown"
+        is_right = called == (true if true in look.data["classes"] else "unknown")
+        assert (shown[str(point)] == "#d1495b") == (not is_right)
+    choice.select_option("category")
+    assert not look.page.locator("#map-key").is_visible()
+
+
+# Colour of each point of the map, by its number.
+COLOURS = """() => Object.fromEntries(document.getElementById("map").data.flatMap(({ customdata, marker: { color } }) =>
+  customdata.map((point, i) => [point, Array.isArray(color) ? color[i] : color])))"""
+
+
+def colour_by_domain(look: Looking) -> None:
+    """Source and target have one colour each."""
+    choice = look.page.locator("#map-colour")
+    choice.select_option("domain")
+    shown = look.page.evaluate(COLOURS)
+    of_target = {shown[str(point)] for point in look.target_points}
+    others = {shade for point, shade in shown.items() if int(point) not in look.target_points}
+    assert (len(of_target), of_target & others) == (1, set())
+    assert look.page.locator("#map-key li").all_inner_texts() == ["source", "target"]
+    choice.select_option("category")
+
+
+def map_keys(look: Looking) -> None:
+    """With the focus on the map, arrow keys move it, plus and minus zoom, and 0 shows all of it."""
+    look.page.locator("#map-frame").focus()
+    whole = look.map("layout.xaxis.range")
+    look.page.keyboard.press("+")
+    assert look.map("layout.xaxis.range")[1] < whole[1]
+    look.page.keyboard.press("0")
+    look.page.keyboard.press("ArrowRight")
+    assert look.map("layout.xaxis.range")[0] > whole[0]
+    look.page.keyboard.press("0")
+    assert look.map("layout.xaxis.range") == pytest.approx(whole)
+
+
+def first_links(look: Looking) -> None:
+    """The largest and the least sure classes, and steps within the page, lead to where they are."""
+    for link in look.page.locator(".panel a, #accuracy a").all():
+        look.follows(link)
+
+
+def commands(look: Looking) -> None:
+    """The commands of the next steps can be copied."""
+    look.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    button = look.page.locator(".copy").first
+    button.click()
+    look.page.locator(".copy", has_text="Copied").wait_for()
+    copied = look.page.evaluate("navigator.clipboard.readText()")
+    assert copied == look.page.locator(".command code").first.inner_text()
+    assert copied.startswith("uniot ")
+
+
 def zoom(look: Looking) -> None:
     """In, out, and back to the whole map."""
     view = "layout.xaxis.range"
@@ -327,7 +396,7 @@ def scrollers(look: Looking) -> None:
     look.page.set_viewport_size(size)
 
 
-CONTROLS: dict[str, Callable[[Looking], None]] = {
+CONTROLS: dict[str, Callable[[Looking], object]] = {
     "a.skip": skip_link,
     ".bar nav a": navigation,
     "#theme": theme,
@@ -336,7 +405,10 @@ CONTROLS: dict[str, Callable[[Looking], None]] = {
     "#filter-low, #filter-high": filter_confidence,
     "#filter-words": filter_words,
     "#filter-clear": filter_clear,
-    "#map-colour": colour_by,
+    ".panel a, #accuracy a": first_links,
+    ".copy, .command code": commands,
+    "#map-colour": lambda look: [colour(look) for colour in (colour_by, colour_by_domain, colour_by_truth)],
+    "#map-frame": map_keys,
     "#map-in, #map-out, #map-reset": zoom,
     "#map-lasso": lasso,
     "#map-select-all, #map-download, #map-deselect": select_and_download,

@@ -78,7 +78,7 @@ class Looking:
         """Return the samples of the target by row."""
         return {
             int(row): Sample(int(row), name, confidence, nearest, category)
-            for row, (name, confidence, _, nearest, category) in self.data["samples"].items()
+            for row, (name, confidence, _, nearest, category, *_) in self.data["samples"].items()
         }
 
     @cached_property

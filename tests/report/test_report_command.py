@@ -19,7 +19,7 @@ def test_the_report_goes_into_the_run_folder(uniot, run):
     assert code == 0
     assert "Of 8 samples, 5 are labelled with 1 of your 3 classes; the other 3 look like one new kind." in out
     assert f"{run / 'report.html'} is written, " in out
-    assert out.strip().endswith("MB. Next: open it in a browser.")
+    assert out.strip().endswith(f"MB. Next: uniot open {run}")
     assert (run / "report.html").read_text(encoding="utf-8").startswith("<!doctype html>")
 
 

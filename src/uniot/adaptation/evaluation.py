@@ -10,7 +10,7 @@ import numpy as np
 
 from uniot.errors import DataError
 from uniot.io.predictions import read_predictions
-from uniot.io.text import counted
+from uniot.io.text import as_utf8, counted
 from uniot.labelling import read_names
 from uniot.metrics.accuracy import confusion
 from uniot.runs import Run, RunFiles
@@ -70,7 +70,8 @@ def score_run(
         others = np.flatnonzero(scored)[~labelled]
         scores = replace(scores, others=evaluate_model(model, truth, average, others))
     scores = replace(scores, n_answered=int((~scored).sum()))
-    true = labels_as_classes(truth, model.classes, "labels")[scored]
+    true_of_all = labels_as_classes(truth, model.classes, "labels")
+    true = true_of_all[scored]
     labels = model.target.rows(scored).labels(model.classes, model.unknown)
     counts = confusion(true, labels, source_classes=model.classes, unknown=model.unknown)
     written = scores.all_samples.to_dict() | {"confusion": counts, "decisions": decisions_digest(model)}
@@ -81,6 +82,8 @@ def score_run(
         written["without_labelled_by_people"] = None if scores.others is None else scores.others.to_dict()
     with Run.writer(run, wait=True) as writer:
         writer.write_metrics(written)
+        names = read_predictions(writer.files.predictions).names
+        writer.write_true_labels(zip(names, (as_utf8(str(label)) for label in true_of_all.tolist()), strict=True))
     return scores
 
 

@@ -19,6 +19,7 @@ from uniot.cli.evaluate import evaluate
 from uniot.cli.export import export
 from uniot.cli.label import label
 from uniot.cli.methods import methods
+from uniot.cli.open import open_run
 from uniot.cli.options import Command, Group, Interrupted
 from uniot.cli.predict import predict
 from uniot.cli.pull import pull
@@ -32,7 +33,6 @@ from uniot.errors import RunInterrupted, UniotError
 
 app = typer.Typer(
     cls=Group,
-    add_completion=False,
     no_args_is_help=True,
     rich_markup_mode="markdown",
     # Python's own traceback goes through the streams of `print_anywhere`, which escape names in it.
@@ -46,6 +46,7 @@ for command in (
     predict,
     evaluate,
     report,
+    open_run,
     ask,
     tell,
     label,
@@ -58,7 +59,8 @@ for command in (
     schema,
     benchmark,
 ):
-    app.command(cls=Command)(command)
+    # `open` is a function of Python's own.
+    app.command("open" if command is open_run else None, cls=Command)(command)
 app.add_typer(data, name="data")
 
 
@@ -86,7 +88,8 @@ def main() -> None:
     gc.set_threshold(_OBJECTS_PER_COLLECTION, 20)
     atexit.register(gc.freeze)
     try:
-        app()
+        # Also of `python -m uniot`: completion and help know the command by one name.
+        app(prog_name="uniot")
     except RunInterrupted as stop:
         print_line("", err=True)
         print_line(f"Interrupted: {stop}", err=True)

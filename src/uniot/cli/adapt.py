@@ -55,7 +55,7 @@ from uniot.cli.screen import (
 from uniot.errors import DataError, SettingsError
 from uniot.io.columns import Columns
 from uniot.io.files import check_exists
-from uniot.io.text import command, counted, plural, quoted, share_sentence
+from uniot.io.text import command, counted, is_wide, plural, quoted, share_sentence
 
 if TYPE_CHECKING:
     from uniot.adaptation.adapt import AdaptedRun
@@ -67,8 +67,6 @@ if TYPE_CHECKING:
     from uniot.training.model import AdaptedModel
 
 _MACHINES = "Several processes"
-# An interval of the private share that is wider than this calls for a person's answers.
-_WIDE = 0.2
 
 
 def adapt(
@@ -476,7 +474,7 @@ def _show_result(
     interval = model.shown_share_interval
     if interval is not None:
         screen.print(share_sentence(float((~model.target.known).mean()), interval))
-        if interval[1] - interval[0] > _WIDE:
+        if is_wide(interval):
             # Not wrapped: a command in two lines could not be pasted.
             print_line(f"Ten answers settle this: {command('ask', out)}")
     screen.print(judged_by(model))

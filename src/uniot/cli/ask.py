@@ -25,6 +25,7 @@ from uniot.cli.screen import is_interactive, print_line, show_next, working
 from uniot.errors import SettingsError
 from uniot.io.text import command, counted, plural, quoted
 from uniot.io.visible import visible
+from uniot.runs.files import check_run_folder
 
 if TYPE_CHECKING:
     from uniot.labelling.questions import Question
@@ -118,6 +119,7 @@ def check_not_written(run: Path) -> None:
 @contextmanager
 def open_session(run: Path) -> Iterator[tuple[Run, LabellingSession]]:
     """Open the answers of a run; afterwards its tables are up to date."""
+    check_run_folder(run)
     with working("Loading the run"):
         from uniot.labelling.publishing import Publisher
         from uniot.labelling.samples import TargetSamples

@@ -22,7 +22,7 @@ from uniot.cli.benchmark_inputs import (
 )
 from uniot.cli.benchmark_screen import show, show_answers, show_end, show_study, show_universality, watching
 from uniot.cli.options import BatchNorm, FineTune, Precision, Protocol
-from uniot.cli.screen import console
+from uniot.cli.screen import console, working
 from uniot.errors import DataError, SettingsError
 
 if TYPE_CHECKING:
@@ -225,6 +225,7 @@ def benchmark(
             precision=precision,
             protocol=None if protocol is Protocol.REFERENCE else protocol,
         )
+        _load()
         launcher = make_launcher(out, jobs, threads, slurm_set or [], slurm=slurm)
         planned = plan_scenarios(
             study,
@@ -271,6 +272,7 @@ def benchmark(
     given_split = own_split(split, (common, source_private, target_private))
     if given_split is not None and settings is not None:
         raise SettingsError("--settings are published splits, and a split of your own is given too. Leave one out.")
+    _load()
     task_set = find_tasks(dataset, file, images, is_own=given_split is not None)
     splits = given_split or task_set.splits(comma_separated(settings) or ["open-partial"])
     asked = _study(study, settings, task_set, splits)
@@ -326,6 +328,12 @@ def benchmark(
         launcher,
         partial(show, dataset=task_set.name) if asked is None else partial(show_study, asked, task_set=task_set),
     )
+
+
+def _load() -> None:
+    """Load what plans and runs jobs, and show that it takes a moment."""
+    with working("Loading PyTorch", lines=False):
+        import uniot.benchmark.runner  # noqa: F401
 
 
 def _run(

@@ -12,9 +12,10 @@ from rich.table import Table
 from rich.text import Text
 
 from uniot.cli.options import IdsColumn, LabelColumn
-from uniot.cli.screen import console
+from uniot.cli.screen import console, working
 from uniot.io.columns import Columns
 from uniot.io.text import counted, plural, quoted
+from uniot.runs.files import check_run_folder
 
 if TYPE_CHECKING:
     from uniot.adaptation.evaluation import RunScores
@@ -44,21 +45,28 @@ def evaluate(
 ) -> None:
     """Compare the labels of a finished run with true labels, and write the scores to metrics.json.
 
+    The true labels are stored in true_labels.csv, with which `uniot report` colours its map and counts the right labels
+    of each class.
+
     Samples that people labelled since the run do not count in the scores. If the run was continued with labels by
     people, the scores are shown with and without the samples that they labelled before.
 
     Example: `uniot evaluate run/ --labels truth.csv`
     """
-    from uniot.adaptation.evaluation import score_run
-    from uniot.io.embedding_files import read_labels
-    from uniot.runs import Run
+    check_run_folder(run)
+    with working("Loading PyTorch and the run") as then:
+        from uniot.adaptation.evaluation import score_run
+        from uniot.io.embedding_files import read_labels
+        from uniot.runs import Run
 
-    opened = Run.open(run)
-    opened.require_target("to evaluate")
-    chosen = Columns(label, ids)
-    columns = chosen.needs("label", "ids").over(Columns.of_inputs(opened.inputs))
-    truth = read_labels(labels, opened.predictions.names, columns)
-    show_run_scores(score_run(opened.model, truth, run, average.value))
+        opened = Run.open(run)
+        opened.require_target("to evaluate")
+        chosen = Columns(label, ids)
+        columns = chosen.needs("label", "ids").over(Columns.of_inputs(opened.inputs))
+        truth = read_labels(labels, opened.predictions.names, columns)
+        then("Comparing with the true labels")
+        scores = score_run(opened.model, truth, run, average.value)
+    show_run_scores(scores)
     console().print(f"These scores and more, from 0 to 1 and not in per cent, are in {quoted(opened.files.metrics)}.")
 
 

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from uniot.cli.options import renamed
 from uniot.cli.page import (
     LOCALHOST,
     AllowNetwork,
@@ -18,13 +19,13 @@ from uniot.cli.page import (
     after_naming,
     serve_page,
 )
-from uniot.cli.screen import print_line
+from uniot.cli.screen import print_line, working
 from uniot.errors import SettingsError
 from uniot.io.text import command
 
 
 class ExportFormat(Enum):
-    """Format of --export."""
+    """Format of --out."""
 
     CSV = "csv"
     JSONL = "jsonl"
@@ -36,14 +37,15 @@ class ExportFormat(Enum):
 def label(
     run: Annotated[Path, typer.Argument(help="Folder of a finished run.")],
     open_browser: OpenBrowser = False,
-    export: Annotated[
+    out: Annotated[
         Path | None,
-        typer.Option("--export", help="Do not open the page; write the labels to this file (for fiftyone: folder)."),
+        typer.Option(help="Do not open the page; write the labels to this file (for fiftyone: folder)."),
     ] = None,
     kind: Annotated[
         ExportFormat | None,
-        typer.Option("--format", help="Format of --export. Default: by the ending, .csv or .jsonl."),
+        typer.Option("--format", help="Format of --out. Default: by the ending, .csv or .jsonl."),
     ] = None,
+    export: Annotated[str | None, renamed("--export", "--out", "uniot label run/ --out labels.csv")] = None,
     given: Annotated[
         Path | None,
         typer.Option("--import", help="Do not open the page; read labels from a .csv or .jsonl with path and label."),
@@ -61,19 +63,22 @@ def label(
 
     Example: `uniot label run/ --open`
 
-    For other labelling tools: `uniot label run/ --export tasks.json --format label-studio`
+    For other labelling tools: `uniot label run/ --out tasks.json --format label-studio`
     """
-    if kind is not None and export is None:
-        raise SettingsError("--format is given without --export. Give --export FILE as well, or leave --format out.")
-    if given is not None or export is not None:
+    if kind is not None and out is None:
+        raise SettingsError("--format is given without --out. Give --out FILE as well, or leave --format out.")
+    if given is not None or out is not None:
         if given is not None:
-            from uniot.labelling.publishing import import_run
+            with working("Reading the labels", lines=False):
+                from uniot.labelling.publishing import import_run
 
-            print_line(f"{import_run(run, given)} Next: {command('label', run)}")
-        if export is not None:
-            from uniot.labelling.publishing import export_run
+                imported = import_run(run, given)
+            print_line(f"{imported} Next: {command('label', run)}")
+        if out is not None:
+            with working("Writing the labels", lines=False):
+                from uniot.labelling.publishing import export_run
 
-            exported = export_run(run, export, None if kind is None else kind.value)
+                exported = export_run(run, out, None if kind is None else kind.value)
             following = after_naming(run) if len(exported) else command("label", run)
             print_line(f"{exported.sentence()} Next: {following}")
         return

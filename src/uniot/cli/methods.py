@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from uniot.cli.screen import console
+from uniot.cli.screen import console, working
 from uniot.io.text import counted
 
 if TYPE_CHECKING:
@@ -24,8 +24,9 @@ def methods(
 
     Example: `uniot methods`
     """
-    from uniot.config import Settings
-    from uniot.methods.registry import METHODS
+    with working("Loading PyTorch", lines=False):
+        from uniot.config import Settings
+        from uniot.methods.registry import METHODS
 
     screen, default = console(), Settings.checked().method
     variants = [info for info in METHODS.values() if info.variant_of is not None]

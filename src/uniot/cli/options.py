@@ -79,10 +79,10 @@ def check_writable(file: Path, suffixes: Sequence[str] = ()) -> None:
         file: file to write; its folder need not exist.
         suffixes: allowed endings; any if empty.
     """
-    if suffixes and file.suffix.lower() not in suffixes:
-        raise RunFolderError(f"{file} ends with {file.suffix!r}. Give a file that ends with {', '.join(suffixes)}.")
     if file.is_dir():
         raise RunFolderError(f"{file} is a folder. Give the name of a file.")
+    if suffixes and file.suffix.lower() not in suffixes:
+        raise RunFolderError(f"{file} ends with {file.suffix!r}. Give a file that ends with {', '.join(suffixes)}.")
     check_folder(file.parent)
 
 
@@ -93,6 +93,16 @@ def check_folder(folder: Path) -> None:
         raise RunFolderError(f"{place} is a file, so nothing can be written to {folder}. Give another folder.")
     if not os.access(place, os.W_OK):
         raise RunFolderError(f"{place} cannot be written to. Give a folder in which you may write.")
+
+
+def renamed(old: str, new: str, example: str) -> Any:
+    """Return a hidden option that is refused with the name that it has now; scripts may still have the old one."""
+
+    def refuse(value: str | None) -> None:
+        if value is not None:
+            raise SettingsError(f"{old} is called {new} now, as in every command: {example}")
+
+    return typer.Option(old, hidden=True, callback=refuse)
 
 
 def check_encoder(encoder: str | None, text: str | None) -> None:

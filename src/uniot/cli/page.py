@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
-from uniot.cli.screen import print_line
+from uniot.cli.screen import print_line, working
 from uniot.errors import import_optional
 from uniot.io.text import command, quoted
 from uniot.runs.files import RunFiles
@@ -49,10 +50,10 @@ def serve_page(run: Path, options: PageOptions, again: str, view: Literal["quest
     """
     for package in PACKAGES:
         import_optional(package, "report", "the labelling page")
-    from uniot.labelling import read_names
-    from uniot.labelling.server import serve
+    starting = ExitStack()
 
     def on_ready(address: str) -> None:
+        starting.close()
         address = address if view is None else f"{address}#{view}"
         if options.allow_network:
             print_line(
@@ -67,7 +68,12 @@ def serve_page(run: Path, options: PageOptions, again: str, view: Literal["quest
 
             webbrowser.open(address)
 
-    serve(run, host=options.host, port=options.port, allow_network=options.allow_network, on_ready=on_ready)
+    with starting:
+        starting.enter_context(working("Loading the run", lines=False))
+        from uniot.labelling import read_names
+        from uniot.labelling.server import serve
+
+        serve(run, host=options.host, port=options.port, allow_network=options.allow_network, on_ready=on_ready)
     files = RunFiles(run)
     found = read_names(files.labels) if files.labels.is_file() else None
     if found is not None and found.names:

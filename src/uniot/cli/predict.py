@@ -120,9 +120,10 @@ def _predict(
     workers: int | None,
 ) -> None:
     """Print predictions or write them to a table, in this process."""
-    from uniot.images.files import is_image
-    from uniot.images.lists import TABLE_SUFFIXES
-    from uniot.images.store import EmbeddingStore
+    with working("Loading PyTorch", lines=False):
+        from uniot.images.files import is_image
+        from uniot.images.lists import TABLE_SUFFIXES
+        from uniot.images.store import EmbeddingStore
 
     are_cells = len(new) == 1 and new[0].suffix.lower() == ".h5ad"
     if out is not None:
@@ -136,7 +137,7 @@ def _predict(
     files = None if is_table else _image_files(new, columns)
     if files is None and not is_table:
         refuse_for_embeddings(of_images, f"{new[0]} is a file of {'cells' if are_cells else 'embeddings'}")
-    with working("Loading PyTorch and the run", lines=False):
+    with working("Loading the run", lines=False):
         from uniot.images.embedding import ReadOptions
         from uniot.io.predictions import PredictionWriter
         from uniot.io.sorted_copies import SortedCopies, check_destination

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from uniot.cli.push import REPOSITORY_HELP
-from uniot.cli.screen import print_line
+from uniot.cli.screen import print_line, working
 from uniot.io.text import command, counted, quoted
 
 
@@ -21,9 +21,11 @@ def pull(
 
     Example: `uniot pull owner/name --out run/`
     """
-    from uniot.export.hub import pull as fetch
+    with working("Loading PyTorch") as then:
+        from uniot.export.hub import pull as fetch
 
-    model = fetch(repository, out, revision)
+        then(f"Fetching the run from {repository}")
+        model = fetch(repository, out, revision)
     new = "photo.jpg" if model.reader is not None else "new.npz"
     groups = counted(model.groups.n_groups, "group")
     classes = counted(len(model.classes), "class", "classes")

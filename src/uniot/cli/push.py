@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
-from uniot.cli.screen import console, print_line
+from uniot.cli.screen import console, print_line, working
 from uniot.io.text import command
+from uniot.runs.files import check_run_folder
 
 REPOSITORY_HELP = "`owner/name` on the Hugging Face hub; or a folder, such as ./shared."
 
@@ -27,9 +28,12 @@ def push(
 
     Example: `uniot push run/ owner/name`
     """
-    from uniot.export.hub import push as send
+    check_run_folder(run)
+    with working("Loading PyTorch") as then:
+        from uniot.export.hub import push as send
 
-    place = send(run, repository, private=not public, licence=licence)
+        then(f"Sending the run to {repository}")
+        place = send(run, repository, private=not public, licence=licence)
     screen = console()
     screen.print(
         f"{place} contains the weights, the class names, the settings and a model card; no predictions for the target, "

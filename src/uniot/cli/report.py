@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from uniot.cli.options import Preferred, PrivatePrior, check_folder, check_writable
-from uniot.cli.screen import console, print_line, working
-from uniot.io.text import counted, plural, quoted
+from uniot.cli.screen import console, print_line, working_in_parts
+from uniot.io.text import command, counted, plural, quoted
+from uniot.runs.files import check_run_folder
+
+if TYPE_CHECKING:
+    from uniot.report import Written
+
+# Parts that a bar counts: two of the command, and those of `write_report` without figures.
+_PARTS = 5
 
 
 def report(
@@ -33,18 +40,7 @@ def report(
 
     Example: `uniot report run/ --figures figures/`
     """
-    from uniot.report import write_report
-    from uniot.runs import Run
-
-    if out is not None:
-        check_writable(out)
-    if figures is not None:
-        check_folder(figures)
-    opened = Run.open(run, private_prior, None if prefer is None else prefer.value)
-    with working("Drawing the report"):
-        written = write_report(opened, out, figures)
-    if opened.outdated_annotations is not None:
-        print_line(f"Warning: {opened.outdated_annotations}", err=True)
+    written = drawn_report(run, out, figures, private_prior, None if prefer is None else prefer.value)
     screen = console()
     screen.print(written.sentence)
     if written.figures:
@@ -52,4 +48,27 @@ def report(
         are = plural(n_figures, "is", "are")
         screen.print(f"{counted(n_figures, 'figure')} {are} written to {quoted(figures)}, each as PDF and SVG.")
     size = written.page.stat().st_size / 1e6
-    screen.print(f"{quoted(written.page)} is written, {size:.1f} MB. Next: open it in a browser.")
+    following = f"Next: {command('open', run)}" if out is None else "Next: open it in a browser."
+    print_line(f"{quoted(written.page)} is written, {size:.1f} MB. {following}")
+
+
+def drawn_report(
+    run: Path, out: Path | None, figures: Path | None, private_prior: float | None, prefer: str | None
+) -> Written:
+    """Write the report of a run and show the progress; arguments as in the command."""
+    check_run_folder(run)
+    if out is not None:
+        check_writable(out)
+    if figures is not None:
+        check_folder(figures)
+    with working_in_parts(_PARTS + (figures is not None)) as next_part:
+        next_part("Loading PyTorch")
+        from uniot.report import write_report
+        from uniot.runs import Run
+
+        next_part("Reading the run")
+        opened = Run.open(run, private_prior, prefer)
+        written = write_report(opened, out, figures, on_part=next_part)
+    if opened.outdated_annotations is not None:
+        print_line(f"Warning: {opened.outdated_annotations}", err=True)
+    return written

@@ -8,6 +8,7 @@ from __future__ import annotations
 import codecs
 import os
 import sys
+import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -16,9 +17,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
 from rich.console import Console, ConsoleOptions, RenderableType, RenderHook
-from rich.progress import BarColumn, Progress, ProgressColumn, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    Progress,
+    ProgressColumn,
+    SpinnerColumn,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 from rich.segment import Segment
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from uniot.io.text import command, counted, listed, plural, quoted
@@ -380,13 +390,56 @@ def working(words: str, *, lines: bool = True, shown: bool = True) -> Iterator[C
     """
     screen = console(err=True)
     if shown and screen.is_terminal:
-        # Markup in a text of this kind would be obeyed, unlike that in a `Text`.
-        with screen.status(Text(visible(words))) as status:
-            yield lambda more: status.update(Text(visible(more)))
+        with screen.status(Clock(words)) as status:
+            yield lambda more: status.update(Clock(more))
         return
     write = _print_to_stderr if shown and lines else _print_nothing
     write(f"{words} …")
     yield lambda more: write(f"{more} …")
+
+
+class Clock:
+    """What is being done, with the time that it takes once that is more than a moment."""
+
+    def __init__(self, words: str) -> None:
+        # Markup in a text would be obeyed, unlike that in a `Text`.
+        self._words, self._began = visible(words), time.monotonic()
+
+    def __rich__(self) -> Text:
+        seconds = int(time.monotonic() - self._began)
+        return Text(f"{self._words}{f', {seconds} s' if seconds >= _MOMENT else ''}", overflow="ellipsis", no_wrap=True)
+
+
+# Seconds without an end in sight, after which it helps to see that time passes.
+_MOMENT = 3
+
+
+@contextmanager
+def working_in_parts(count: int) -> Iterator[Callable[[str], None]]:
+    """Show on standard error which part of some work is being done, with a bar of how many are done.
+
+    Args:
+        count: number of parts.
+
+    Yields:
+        A function to call at the beginning of each part, with what it does.
+    """
+    screen = console(err=True)
+    if not screen.is_terminal:
+        yield lambda words: _print_to_stderr(f"{words} …")
+        return
+    bar = Progress(
+        SpinnerColumn(),
+        TextColumn("{task.description}", markup=False, table_column=Column(overflow="ellipsis", no_wrap=True, ratio=1)),
+        BarColumn(bar_width=20),
+        TextColumn("{task.completed:.0f}/{task.total:.0f}", markup=False),
+        TimeElapsedColumn(),
+        console=screen,
+        transient=True,
+    )
+    with bar:
+        task = bar.add_task("", total=count, completed=-1)
+        yield lambda words: bar.update(task, advance=1, description=visible(words))
 
 
 def _print_to_stderr(line: str) -> None:
@@ -410,7 +463,10 @@ class _Bar:
         what, count, note = (
             TextColumn(f"{{task.{field}}}", markup=False) for field in ("description", "fields[count]", "fields[note]")
         )
-        self._progress = Progress(what, BarColumn(), count, *columns, note, console=screen, transient=True)
+        # The spinner moves while a long step does not.
+        self._progress = Progress(
+            SpinnerColumn(), what, BarColumn(), count, *columns, note, console=screen, transient=True
+        )
         self._title = title
         self._task: TaskID | None = None
 

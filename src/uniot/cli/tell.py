@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from uniot.cli.ask import open_session, show_share
-from uniot.cli.screen import print_line, show_next
+from uniot.cli.screen import print_line, show_next, working
 from uniot.errors import DataError
 from uniot.io.text import command, counted, plural
 
@@ -25,9 +25,10 @@ def tell(
 
     Example: `uniot tell run/ questions.csv`
     """
-    from uniot.labelling.parsing import parse_answers, read_text
+    with working("Reading the answers", lines=False):
+        from uniot.labelling.parsing import parse_answers, read_text
 
-    text = read_text(answers)
+        text = read_text(answers)
     with open_session(run) as (_, session):
         try:
             found = parse_answers(text, session.target)

@@ -27,6 +27,7 @@ from uniot.io.text import listed
 from uniot.methods.registry import hyperparameters, method_info
 from uniot.rejection.answers import answer_index
 from uniot.reliability import Reliability
+from uniot.runs.notebook import model_html, rows_as_numbers
 from uniot.runs.run import Run
 from uniot.training.domains import Domains, domains_from_arrays, inputs_of
 from uniot.training.finalize import regrouped
@@ -248,6 +249,20 @@ class UniDAEstimator(NamesOut, ClassifierMixin, TransformerMixin, BaseEstimator)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "_model")
+
+    def _repr_html_inner(self) -> str:
+        """Return scikit-learn's diagram for a notebook, and once fitted the result above it."""
+        diagram = str(super()._repr_html_inner())
+        if not self.__sklearn_is_fitted__() or not len(self.model_.target):
+            return diagram
+        return model_html(self._grouped_model, type(self).__name__, rows_as_numbers) + diagram
+
+    def _repr_mimebundle_(self, **options: Any) -> dict[str, str]:
+        bundle: dict[str, str] = super()._repr_mimebundle_(**options)
+        # Without it, scikit-learn is set to show text.
+        if "text/html" in bundle:
+            bundle["text/html"] = self._repr_html_inner()
+        return bundle
 
     def predict(self, X: Any, *, private_prior: float | None = None, prefer: str | None = None) -> np.ndarray:
         """Predict a source class or the unknown label per row.

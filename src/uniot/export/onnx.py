@@ -134,7 +134,7 @@ def export_onnx(model: AdaptedModel, path: Path, *, on_part: Callable[[str], Non
     Args:
         model: a finished run.
         path: the file; it is not changed if the export fails.
-        on_part: called with a description of the next part, as the export may take a minute.
+        on_part: called with a description of each part when it begins.
 
     Returns:
         Description of the written file.
@@ -143,6 +143,12 @@ def export_onnx(model: AdaptedModel, path: Path, *, on_part: Callable[[str], Non
         DataError: packages are missing, the weights take more than 2 GB, or the network cannot be written as ONNX.
         NumericalError: ONNX Runtime gives other answers than torch.
     """
+
+    def begin(part: str) -> None:
+        if on_part is not None:
+            on_part(part)
+
+    begin("Preparing the network")
     onnx = _import_onnx()
     network = WholeRun(model).eval()
     n_bytes = sum(value.nbytes for value in network.state_dict().values())
@@ -155,15 +161,16 @@ def export_onnx(model: AdaptedModel, path: Path, *, on_part: Callable[[str], Non
     with torch.no_grad():
         # Values that are computed once must not be computed while torch traces the network.
         network(examples)
+    begin("Writing network and rule as ONNX")
     proto = _translated(network, name, examples)
+    begin("Checking the file")
     _forget_source_lines(proto.graph)
     onnx.helper.set_model_props(proto, _metadata(model))
     onnx.checker.check_model(proto, full_check=True)
     content: bytes = proto.SerializeToString()
     was_run = find_spec("onnxruntime") is not None
     if was_run:
-        if on_part is not None:
-            on_part("Comparing the predictions of ONNX Runtime with those of torch")
+        begin("Comparing with the predictions of torch")
         _compare(model, network, content, examples)
     with replacing(path) as partial:
         partial.write_bytes(content)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from uniot.config import ImageSettings, Settings
 
 _LONGEST_NAME = 80
+_WIDE_SHARE = 0.2
 _MAX_LINE_BYTES = 1 << 20
 
 
@@ -42,6 +43,11 @@ def share_sentence(unknown: float, interval: tuple[float, float] | None) -> str:
         return f"Unknown: {100 * unknown:.0f} %, by the preference of the run."
     low, high = (round(100 * bound) for bound in interval)
     return f"Unknown: {100 * unknown:.0f} %, between {low} and {high} %."
+
+
+def is_wide(interval: tuple[float, float]) -> bool:
+    """Return whether an interval of the share of unknown samples calls for a person's answers."""
+    return interval[1] - interval[0] > _WIDE_SHARE
 
 
 def listed(names: Collection[object], most: int = 12) -> str:

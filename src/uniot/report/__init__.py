@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -40,6 +41,8 @@ def write_report(
     run: Run,
     out: Path | None = None,
     figures: Path | None = None,
+    *,
+    on_part: Callable[[str], None] | None = None,
 ) -> Written:
     """Write the report of a finished run as one self-contained HTML file.
 
@@ -47,6 +50,7 @@ def write_report(
         run: the run, opened with or without a preference.
         out: the file; report.html in the run folder if None.
         figures: folder for the figures as PDF and SVG; none are written if None.
+        on_part: called with a description of each part when it begins.
 
     Returns:
         The page, the figures and the summary sentence.
@@ -55,13 +59,18 @@ def write_report(
         RunFolderError: there is no finished run with a target, or a file cannot be written.
         DataError: a package of `uniot[report]` is missing.
     """
-    values = ReportValues.of(run)
+    begin = on_part or (lambda _: None)
+    values = ReportValues.of(run, on_part=begin)
+    begin("Writing the page")
     text = render(values)
     if out is None:
         with Run.writer(run.folder, wait=True) as writer:
             out = writer.write_report(text)
     else:
         write_text(out, text)
-    written = [] if figures is None else write_figures(values, figures)
+    written = []
+    if figures is not None:
+        begin("Drawing the figures")
+        written = write_figures(values, figures)
     said = [sentence(run.model, values.summary), preference_line(run.model)]
     return Written(out, written, " ".join(filter(None, said)), run.model)

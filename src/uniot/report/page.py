@@ -19,7 +19,9 @@ from uniot.report import charts, scores, summary
 from uniot.report.cards import make_cards, samples_of_cards
 from uniot.report.charts import map_names
 from uniot.report.faults import read_faults
+from uniot.report.map import distinct_colours
 from uniot.report.matrices import COSINE, MASS
+from uniot.report.opening import Opening
 from uniot.report.sheets import SHEET_COLUMNS, data_uri, sheets
 from uniot.report.texts import ReportTexts
 from uniot.report.values import ReportValues
@@ -44,6 +46,7 @@ _SCRIPTS = (
     "matrices",
     "enlarge",
     "scrolling",
+    "opening",
     "theme",
     "start",
 )
@@ -127,7 +130,7 @@ def make_content(values: ReportValues) -> dict[str, Any]:
     texts = ReportTexts(run, [*samples_of_cards(values.classes, values.groups), *_samples_of_map(drawn)])
     classes, groups = make_cards(run, texts, values.classes, values.groups)
     on_map, map_sheets = _map_pictures(run, drawn)
-    absent = summary.absent_classes(model)
+    absent, faults = summary.absent_classes(model), read_faults(run)
     return {
         "title": run.files.title,
         "noun": lambda count: plural(count, found.noun),
@@ -136,9 +139,10 @@ def make_content(values: ReportValues) -> dict[str, Any]:
         "terms": "" if run.group_descriptions is None else run.group_descriptions.kind,
         "found": found,
         "sentence": summary.sentence(model, found),
+        "contents": summary.contents_sentence(model, found),
         "warnings": summary.warnings(model),
         "look_first": summary.look_first(found),
-        "tiles": summary.tiles(model, found),
+        "tiles": summary.tiles(found),
         "segments": _segments(values.categories),
         "shown_keys": {card.category.key for card in [*classes.shown, *groups.shown]},
         "drawn": drawn,
@@ -158,7 +162,10 @@ def make_content(values: ReportValues) -> dict[str, Any]:
         "mass": values.mass,
         "scores": scores.read_scores(run),
         "settings": scores.read_settings(run),
-        "faults": read_faults(run),
+        "faults": faults,
+        "model_was_changed": model.threshold is not None or model.posterior is not None,
+        "share_by_preference": model.threshold is not None,
+        "opening": Opening.of(run, values.categories, found, faults),
         "charts": _charts(values),
         "data": page_data(values, on_map, [*classes.rows, *groups.rows], texts),
     }
@@ -241,6 +248,7 @@ def page_data(
         picture = on_map.get(("target" if of_target else "source", row), -1)
         points.append([row, int(of_target), category, of_class, picture])
     rows = {*matrices.rows.tolist(), *drawn.rows[drawn.of_target].tolist(), *on_cards}
+    truth = None if run.true_labels is None else {row: str(run.true_labels[row]) for row in sorted(rows)}
     return {
         "texts": _texts(texts, (("target", row) for row in sorted(rows))),
         "sourceTexts": _texts(texts, (one for one in _samples_of_map(drawn) if one[0] == "source")),
@@ -248,7 +256,8 @@ def page_data(
         "places": map_names(drawn, run.model.class_names),
         "sheetColumns": SHEET_COLUMNS,
         "side": MAP_SIDE,
-        "samples": _samples(values, rows),
+        "samples": _samples(values, rows, truth),
+        "truth": None if truth is None else _colours_of(truth, values.categories),
         "categories": [
             [category.name, category.key, int(category.known), category.index, _label(run.model, category)]
             for category in values.categories.found
@@ -272,9 +281,10 @@ def _label(model: AdaptedModel, category: Category) -> str:
     return as_utf8(model.group_names.get(category.index, str(model.unknown)))
 
 
-def _samples(values: ReportValues, rows: set[int]) -> dict[int, list[Any]]:
-    """Return name, confidence, group confidence, nearest class and category of each sample."""
+def _samples(values: ReportValues, rows: set[int], truth: Mapping[int, str] | None) -> dict[int, list[Any]]:
+    """Return name, confidence, group confidence, nearest class and category of each sample, and the true class."""
     target, names = values.run.model.target, values.run.predictions.names
+    place = {} if truth is None else {name: number for number, name in enumerate(sorted(set(truth.values())))}
     return {
         row: [
             names[row],
@@ -282,6 +292,15 @@ def _samples(values: ReportValues, rows: set[int]) -> dict[int, list[Any]]:
             round(float(target.group_confidence[row]), 3),
             int(target.nearest[row]),
             int(values.categories.of_row[row]),
+            *(() if truth is None else (place[truth[row]],)),
         ]
         for row in sorted(rows)
     }
+
+
+def _colours_of(truth: Mapping[int, str], categories: Categories) -> dict[str, list[str]]:
+    """Return the true classes in order, and their colours: on the map a class has the colour that the run gave it."""
+    names, n_found = sorted(set(truth.values())), len(categories.found)
+    palette = distinct_colours(n_found + len(names))
+    own = {category.name: palette[number] for number, category in enumerate(categories.found) if category.known}
+    return {"names": names, "colours": [own.get(name, palette[n_found + number]) for number, name in enumerate(names)]}

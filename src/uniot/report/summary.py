@@ -100,9 +100,13 @@ def summarise(
 
 
 def sentence(model: AdaptedModel, found: RunSummary) -> str:
-    """Return a summary of the run for readers who do not know the method."""
-    estimate = model.reliability_of_decision.sentence
-    return " ".join(part for part in (_known_and_unknown(model, found), _absent(found), estimate) if part)
+    """Return a summary of the run for readers who do not know the method, with the estimated accuracy."""
+    return f"{contents_sentence(model, found)} {model.reliability_of_decision.sentence}".strip()
+
+
+def contents_sentence(model: AdaptedModel, found: RunSummary) -> str:
+    """Return what was found in the target, in a sentence or two."""
+    return " ".join(part for part in (_known_and_unknown(model, found), _absent(found)) if part)
 
 
 def look_first(found: RunSummary) -> str:
@@ -124,28 +128,18 @@ def warnings(model: AdaptedModel) -> list[str]:
     return [f"Warning: {words}" for words in model.reliability_of_decision.warnings]
 
 
-def tiles(model: AdaptedModel, found: RunSummary) -> list[Tile]:
-    """Return the numbers at the top of the page."""
+def tiles(found: RunSummary) -> list[Tile]:
+    """Return the counts of the first screen that are not beside its bar."""
     low, high = found.interval
     return [
         Tile(f"{found.n_target:,}", plural(found.n_target, found.noun), "in the target"),
-        Tile(
-            f"{found.n_known:,}", "known", f"{_percent(found.n_known, found.n_target)} labelled with a class of yours"
-        ),
-        Tile(
-            f"{found.n_unknown:,}",
-            "unknown",
-            f"{_percent(found.n_unknown, found.n_target)} labelled with none{_plausible_share(model)}",
-        ),
         Tile(f"{found.n_found:,}", plural(found.n_found, "class", "classes") + " found", _of_classes(found)),
         Tile(
             f"{found.n_groups:,}",
             plural(found.n_groups, "new group"),
             f"{low} to {high} are plausible" if low < high else "among the unknown",
         ),
-        Tile(f"{found.n_close:,}", "near the threshold", "score between 0.45 and 0.55")
-        if found.n_wrong is None
-        else Tile(f"{found.n_wrong:,}", "probably wrong", "estimated without labels"),
+        Tile(f"{found.n_close:,}", "near the threshold"),
     ]
 
 
@@ -192,14 +186,6 @@ def _new_kinds(found: RunSummary) -> str:
     return f"{verb} of about {counted(found.n_groups, 'new kind')}" + (f" ({low:,} to {high:,})" if low < high else "")
 
 
-def _plausible_share(model: AdaptedModel) -> str:
-    interval = model.shown_share_interval
-    if interval is None:
-        return ""
-    low, high = (round(100 * bound) for bound in interval)
-    return f"; {low} to {high} % are plausible"
-
-
 def _absent(found: RunSummary) -> str:
     missing, scarce = found.n_missing, len(found.scarce)
     sentences = []
@@ -212,7 +198,3 @@ def _absent(found: RunSummary) -> str:
             f"{scarce:,} {was} found in one or two samples only, which may be mistakes ({listed(found.scarce, 5)})."
         )
     return " ".join(sentences)
-
-
-def _percent(part: int, whole: int) -> str:
-    return f"{100 * part / whole:.0f} %"

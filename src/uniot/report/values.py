@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -88,8 +89,12 @@ class ReportValues:
     detection: list[Curve]
 
     @classmethod
-    def of(cls, run: Run) -> ReportValues:
+    def of(cls, run: Run, on_part: Callable[[str], None] = lambda _: None) -> ReportValues:
         """Return the values of a run.
+
+        Args:
+            run: the run.
+            on_part: called with a description of each part when it begins.
 
         Raises:
             RunFolderError: the run was shared without its target, or mixes files of two runs.
@@ -98,12 +103,15 @@ class ReportValues:
         run.require_target("to report")
         run.saved_model.require_all_features("there is no map of it to show")
         categories = Categories.of(run.model)
+        on_part("Drawing the map")
+        drawn = make_map(run.model, categories)
+        on_part("Choosing what to show")
         matrices = make_matrices(run.model, categories)
         return cls(
             run,
             categories,
             summarise(run.model, categories, has_pictures=run.pictures is not None, noun=run.noun),
-            make_map(run.model, categories),
+            drawn,
             make_galleries(run.model, categories, known=True),
             make_galleries(run.model, categories, known=False),
             confidence_counts(run.model.target),

@@ -15,7 +15,7 @@ from uniot.io.labels import class_names_problem
 from uniot.io.tensor_files import MAKE_AGAIN, describe_tensors
 from uniot.methods.decision import Calibration, Threshold
 from uniot.reliability import Reliability
-from uniot.runs.files import RunFiles
+from uniot.runs.files import RunFiles, check_run_folder
 
 _MOST_INPUTS = 1 << 24  # values of one sample: an image of 4096 × 4096 pixels
 _MOST_CLASSES = 10_000_000
@@ -97,11 +97,8 @@ def describe_run(folder: Path) -> tuple[RunDescription, int]:
     Raises:
         RunFolderError: the folder has no finished run, or a damaged one.
     """
+    check_run_folder(folder)
     files = RunFiles(folder)
-    if not folder.is_dir():
-        raise RunFolderError(f"{folder} is not a folder. Give the folder of a run made with `uniot adapt`.")
-    if not files.model.is_file() and files.checkpoints.exists():
-        raise RunFolderError(f"{folder} contains an unfinished run. Run the same command again to resume it.")
     outline, about = describe_tensors(files.model)
     run, nearest = RunDescription.of(files.model, about), outline.get("target.nearest")
     if nearest is None or nearest.ndim != 1:

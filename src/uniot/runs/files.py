@@ -9,6 +9,8 @@ from uniot.io.text import as_utf8
 
 LABEL_COLUMNS = ("path", "label", "decision", "group")
 """Columns of `RunFiles.labels` and `RunFiles.names`."""
+TRUE_COLUMNS = ("path", "label")
+"""Columns of `RunFiles.true_labels`."""
 
 Stamp = tuple[int, int, int]
 
@@ -41,6 +43,7 @@ class RunFiles:
         self.predictions_parquet = folder / "predictions.parquet"
         self.contents = folder / "contents.txt"
         self.metrics = folder / "metrics.json"
+        self.true_labels = folder / "true_labels.csv"
         self.report = folder / "report.html"
         self.checkpoints = folder / "checkpoints"
         self.checkpoint = self.checkpoints / "last.safetensors"
@@ -104,3 +107,12 @@ class RunFiles:
         except OSError:
             return None
         return status.st_ino, status.st_mtime_ns, status.st_size
+
+
+def check_run_folder(folder: Path) -> None:
+    """Raise RunFolderError if there is no finished run in a folder, as far as its files show."""
+    files = RunFiles(folder)
+    if not folder.is_dir():
+        raise RunFolderError(f"{folder} is not a folder. Give the folder of a run made with `uniot adapt`.")
+    if not files.model.is_file() and files.checkpoints.exists():
+        raise RunFolderError(f"{folder} contains an unfinished run. Run the same command again to resume it.")

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from uniot.config import ImageSettings, Settings
-from uniot.errors import DataError, RunFolderError
+from uniot.errors import DataError, RunFolderError, UniotError
 from uniot.io.columns import Columns
+from uniot.io.csv_tables import CsvError
 from uniot.io.embedding_files import read_labels
 from uniot.io.files import MOST_SETTINGS_BYTES, parse_json, read_bounded
 from uniot.io.predictions import Predictions, read_predictions
@@ -20,7 +21,7 @@ from uniot.io.text import as_utf8, command, counted, read_inputs, read_settings
 from uniot.metrics.evaluate import Evaluation, evaluate
 from uniot.runs.annotations import read_annotations
 from uniot.runs.description import describe_run
-from uniot.runs.files import RunFiles
+from uniot.runs.files import TRUE_COLUMNS, RunFiles
 from uniot.runs.gene_projection import GeneProjection
 from uniot.runs.group_descriptions import MARKER_GENES, GroupDescriptions
 from uniot.runs.loading import load_model
@@ -82,6 +83,25 @@ class Run:
             SettingsError: the run or the preference has a setting that does not exist or is out of range.
         """
         return cls(folder, private_prior, prefer)
+
+    def __repr__(self) -> str:
+        """Return folder, method and counts; without the counts if the table of predictions cannot be read."""
+        words = f"Run({str(self.folder)!r}): {self.settings.method}, {counted(self.n_target, 'target sample')}"
+        try:
+            found = self.predictions if self.n_target else None
+        except (UniotError, OSError):
+            found = None
+        if found is None:
+            return f"<{words}>"
+        n_known, groups = int(found.known.sum()), np.unique(found.groups[found.groups >= 0])
+        among = f" in {counted(len(groups), 'group')}" if len(groups) else ""
+        return f"<{words}: {n_known:,} known, {self.n_target - n_known:,} unknown{among}>"
+
+    def _repr_html_(self) -> str:
+        """Return the run for a notebook: counts, the interval, and three exemplars of each class and group."""
+        from uniot.runs.notebook import run_html
+
+        return run_html(self)
 
     @staticmethod
     def is_finished(folder: str | Path) -> bool:
@@ -214,6 +234,28 @@ class Run:
         if metrics.get("decisions", decisions_digest(self.saved_model)) != decisions_digest(self.model):
             return None
         return metrics
+
+    @cached_property
+    def true_labels(self) -> np.ndarray | None:
+        """Return the true labels that the run was scored with, as text, (n_samples,); None if it was not scored.
+
+        Only what looks back at a run uses them, such as its report; nothing that decides does.
+
+        Raises:
+            RunFolderError: the file cannot be read, or is about other samples.
+        """
+        if not self.files.true_labels.is_file():
+            return None
+        from uniot.io.table_files import read_columns
+
+        again = "Remove it, or run `uniot evaluate` again."
+        try:
+            columns = read_columns(self.files.true_labels, TRUE_COLUMNS)
+        except (OSError, ValueError, CsvError) as error:
+            raise RunFolderError(f"{self.files.true_labels} cannot be read ({error}). {again}") from None
+        if columns["path"] != self.predictions.names:
+            raise RunFolderError(f"{self.files.true_labels} is not about the samples of this run. {again}")
+        return np.array([as_utf8(str(label)) for label in columns["label"]], dtype=str)
 
     @property
     def outdated_annotations(self) -> str | None:

@@ -24,7 +24,7 @@ from uniot.io.text import as_utf8, command
 from uniot.methods.registry import METHODS
 from uniot.runs.annotations import read_annotations
 from uniot.runs.contents import contents_text
-from uniot.runs.files import LABEL_COLUMNS, RunFiles
+from uniot.runs.files import LABEL_COLUMNS, TRUE_COLUMNS, RunFiles
 from uniot.runs.group_descriptions import GroupDescriptions
 from uniot.runs.pictures import write_paths, write_pixels, write_places
 from uniot.runs.texts import write_texts
@@ -153,6 +153,10 @@ class RunWriter:
     def write_metrics(self, values: Mapping[str, object]) -> None:
         """Write scores as JSON."""
         write_text(self.files.metrics, json.dumps(values, indent=2) + "\n")
+
+    def write_true_labels(self, lines: Iterable[tuple[str, object]]) -> None:
+        """Write the true labels that the run was scored with, for the report: name and class per target sample."""
+        write_table(self.files.true_labels, TRUE_COLUMNS, lines, keep_empty=True)
 
     def write_report(self, page: str) -> Path:
         """Write the HTML report.

@@ -13,7 +13,7 @@ from typing import Any
 from uniot.config import ImageSettings, Settings
 from uniot.io.predictions import COLUMNS
 from uniot.metrics.evaluate import SCORE_MEANINGS, Evaluation
-from uniot.runs.files import LABEL_COLUMNS
+from uniot.runs.files import LABEL_COLUMNS, TRUE_COLUMNS
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -41,6 +41,7 @@ def run_schemas() -> dict[str, dict[str, Any]]:
             group_confidence=_or_empty(_FRACTION_CELL, "How clearly an unknown sample belongs to its group."),
         ),
         "metrics.json": _metrics(),
+        "true_labels.csv": _table("The true labels that the run was scored with.", TRUE_COLUMNS),
         "history.csv": _history(),
         "names.csv": _labels("The labels by people that the run began with."),
         "labels.csv": _labels("The labels that people gave to samples of the run."),

@@ -17,6 +17,8 @@
       font: { color: ink, family: getComputedStyle(document.body).fontFamily, size: 12 },
       hoverlabel: { bgcolor: colour("page"), bordercolor: line, font: { color: ink } },
     });
+    // A sheet of paper is narrower than a screen, and cannot be scrolled.
+    if ("printing" in page.root.dataset) Object.assign(layout, { autosize: false, width: page.byId(id).clientWidth });
     for (const axis of ["xaxis", "yaxis"]) {
       layout[axis] = { ...layout[axis], gridcolor: line, zerolinecolor: line, linecolor: line };
       if (id !== "map") Object.assign(layout[axis], { fixedrange: true, automargin: true });

@@ -35,14 +35,64 @@
     }
   }
 
+  const SOURCE = "#c98a1b", WRONG = "#d1495b", NO_CLASS = "#9aa3ad", MOST_IN_KEY = 24;
+  const isYours = new Set(data.classes), placeOfTrue = new Map((data.truth?.names ?? []).map((name, place) => [name, place]));
+  const trueColour = (name) => data.truth.colours[placeOfTrue.get(name)] ?? NO_CLASS;
+  const trueName = (row) => data.truth.names[data.samples[row][5]];
+
+  function isRight(row) {
+    const [, , , nearest, category] = data.samples[row], name = trueName(row);
+    return data.categories[category][2] ? data.classes[nearest] === name : !isYours.has(name);
+  }
+
+  // By the value of the choice: the colour of a point, as text or, with a scale, as a number; and the key below the map.
+  const colourings = {
+    domain: {
+      of: (row, ofTarget) => (ofTarget ? colour("accent") : SOURCE),
+      key: () => [[SOURCE, "source"], [colour("accent"), "target"]],
+    },
+    truth: {
+      of: (row, ofTarget, category, ofClass) => trueColour(ofTarget ? trueName(row) : data.classes[ofClass]),
+      key: () => data.truth.names.slice(0, MOST_IN_KEY).map((name, place) => [data.truth.colours[place], isYours.has(name) ? name : `${name} *`]),
+    },
+    right: {
+      of: (row, ofTarget) => { if (!ofTarget) return colour("line"); return isRight(row) ? colour("accent") : WRONG; },
+      key: () => [[colour("accent"), "right"], [WRONG, "wrong"], [colour("line"), "source"]],
+    },
+    confidence: {
+      of: (row, ofTarget) => (ofTarget ? ofKnown(data.samples[row]) : colour("line")),
+      scale: () => [[0, SOURCE], [0.5, colour("neutral")], [1, colour("accent")]],
+      key: () => [[SOURCE, "unknown"], [colour("neutral"), "in between"], [colour("accent"), "known"], [colour("line"), "source"]],
+    },
+  };
+
+  function showKey() {
+    const key = page.byId("map-key"), chosen = colourings[colourBy.value];
+    const lines = (chosen?.key() ?? []).map(([shade, words]) => {
+      const item = document.createElement("li"), dot = document.createElement("span");
+      dot.style.background = shade;
+      item.append(dot, words);
+      return item;
+    });
+    const left = colourBy.value === "truth" ? data.truth.names.length - MOST_IN_KEY : 0;
+    if (left > 0) lines.push(Object.assign(document.createElement("li"), { textContent: `and ${left} more` }));
+    if (colourBy.value === "truth") {
+      lines.push(Object.assign(document.createElement("li"), { textContent: "* none of your classes" }));
+    }
+    key.replaceChildren(...lines);
+    key.hidden = !lines.length;
+  }
+
   function marker({ marker, customdata }) {
     const own = { ...marker, line: { ...marker.line } };
     // Hollow signs are drawn with their line; filled ones are set off from their neighbours by it.
     if (!marker.symbol.endsWith("open")) own.line.color = colour("page");
-    if (colourBy.value === "confidence") {
-      const [, ofTarget] = data.points[customdata[0]];
-      own.color = ofTarget ? customdata.map((point) => ofKnown(data.samples[data.points[point][0]])) : colour("line");
-      own.colorscale = [[0, "#c98a1b"], [0.5, colour("neutral")], [1, colour("accent")]];
+    const chosen = colourings[colourBy.value];
+    if (!chosen) return own;
+    const shades = customdata.map((point) => chosen.of(...data.points[point]));
+    own.color = typeof shades[0] === "number" || new Set(shades).size > 1 ? shades : shades[0];
+    if (chosen.scale && typeof shades[0] === "number") {
+      own.colorscale = chosen.scale();
       own.cmin = 0.5 - farthest / 2;
       own.cmax = 0.5 + farthest / 2;
     }
@@ -58,6 +108,7 @@
   });
 
   page.paintMap = () => { page.drawChart("map"); page.emit("map"); };
+  page.on("draw", showKey);
   page.on("map", fade);
   page.on("filter", fade);
   page.on("selection", fade);
@@ -84,8 +135,27 @@
     }
   }
 
+  // A map that has the focus moves by the arrow keys, and zooms by + and −; 0 shows all of it.
+  function shift(right, up) {
+    const change = {};
+    for (const [axis, part] of [["xaxis", right], ["yaxis", up]]) {
+      const [start, stop] = map.layout[axis].range, by = part * (stop - start) / 8;
+      change[`${axis}.range`] = [start + by, stop + by];
+    }
+    Plotly.relayout(map, change);
+  }
+  const KEYS = {
+    ArrowLeft: () => shift(-1, 0), ArrowRight: () => shift(1, 0), ArrowUp: () => shift(0, 1), ArrowDown: () => shift(0, -1),
+    "+": () => zoom(0.7), "=": () => zoom(0.7), "-": () => zoom(1 / 0.7), 0: () => page.byId("map-reset").click(),
+  };
+  page.byId("map-frame").addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || !KEYS[event.key]) return;
+    event.preventDefault();
+    KEYS[event.key]();
+  });
+
   kinds.addEventListener("change", () => { readKinds(); page.paintMap(); page.emit("kinds"); });
-  colourBy.addEventListener("change", page.paintMap);
+  colourBy.addEventListener("change", () => { showKey(); page.paintMap(); });
   page.listen("map-in", "click", () => zoom(0.7));
   page.listen("map-out", "click", () => zoom(1 / 0.7));
   page.listen("map-reset", "click", () => {

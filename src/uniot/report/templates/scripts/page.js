@@ -33,10 +33,11 @@ const page = (() => {
     isKindShown: () => true,
 
     sampleLines(row) {
-      const [where, confidence, inGroup, nearest, category] = data.samples[row];
+      const [where, confidence, inGroup, nearest, category, ofTruth] = data.samples[row];
       const [heading, key, known] = data.categories[category];
       const sure = `${known ? "known" : "unknown"}, confidence ${confidence.toFixed(2)}`;
-      const lines = known ? sure : `${sure}; group confidence ${inGroup.toFixed(2)}; nearest class ${data.classes[nearest]}`;
+      const of = known ? sure : `${sure}; group confidence ${inGroup.toFixed(2)}; nearest class ${data.classes[nearest]}`;
+      const lines = ofTruth === undefined ? of : `${of}; true class ${data.truth.names[ofTruth]}`;
       return { heading, key, lines, where, shown: data.texts[row] };
     },
   };

@@ -12,8 +12,9 @@
     draw();
   });
   dark.addEventListener("change", draw);
-  window.addEventListener("beforeprint", () => { before = root.dataset.theme; root.dataset.theme = "light"; draw(); });
+  window.addEventListener("beforeprint", () => { before = root.dataset.theme; root.dataset.theme = "light"; root.dataset.printing = ""; draw(); });
   window.addEventListener("afterprint", () => {
+    delete root.dataset.printing;
     if (before) root.dataset.theme = before; else delete root.dataset.theme;
     draw();
   });
