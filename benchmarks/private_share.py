@@ -14,7 +14,6 @@ any answer. After an interruption, the same command continues.
 from __future__ import annotations
 
 import argparse
-import csv
 import platform
 import statistics
 import subprocess
@@ -36,6 +35,7 @@ from uniot.benchmark.fit_and_score import load_data
 from uniot.benchmark.jobs import Job
 from uniot.benchmark.universality import PURPOSES, plan_universality
 from uniot.errors import UniotWarning
+from uniot.io.csv_tables import CsvWriter, dict_reader
 from uniot.rejection import best_bin_share, bootstrap_interval, dedpul_share, fit_double_tilt, pulse_share
 
 TABLE = Path(__file__).parent / "results" / "private-share.csv"
@@ -72,13 +72,13 @@ def main() -> None:
     rows = read(file) if file.exists() else []
     done = {(row["dataset"], row["task"], row["scenario"]) for row in rows}
     with file.open("a", newline="", encoding="utf-8") as stream:
-        writer = csv.DictWriter(stream, COLUMNS, lineterminator="\n")
+        writer = CsvWriter(stream)
         if not rows:
-            writer.writeheader()
+            writer.write([COLUMNS])
         for job in plan(given.out, given.purpose):
             named = not given.datasets or job.dataset in given.datasets.split(",")
             if named and (job.dataset, job.task, job.setting) not in done:
-                writer.writerows(estimates(job))
+                writer.write([row[column] for column in COLUMNS] for row in estimates(job))
                 stream.flush()
     print(table(read(file)))
 
@@ -161,7 +161,7 @@ def commit() -> str:
 
 def read(file: Path) -> list[dict[str, str]]:
     with file.open(newline="", encoding="utf-8") as stream:
-        return list(csv.DictReader(stream))
+        return list(dict_reader(stream))
 
 
 def table(rows: list[dict[str, str]]) -> str:

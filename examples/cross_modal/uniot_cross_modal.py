@@ -64,9 +64,9 @@ class CrossModal(HeadMethod):
         self.texts.copy_(given.rows)
         self.classifier.weight.copy_(given.rows)
 
-    def features(self, inputs: Tensor) -> Tensor:
+    def embedding_features(self, embeddings: Tensor) -> Tensor:
         """Return unit embeddings divided by the temperature, (n_samples, n_features)."""
-        return F.normalize(self.backbone(inputs).flatten(1), dim=1) / self.options.temperature
+        return F.normalize(embeddings.flatten(1), dim=1) / self.options.temperature
 
     def step(self, batch: Batch) -> Losses:
         """Return the losses of one step: L = CE(y, C(f_s)) + w CE(class, C(text of the class))."""

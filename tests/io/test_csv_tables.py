@@ -91,6 +91,8 @@ TEXT = st.text(st.one_of(st.sampled_from("'=+-@;\t\r\n 1.e＝\0ab,\""), st.chara
 @example("'\t'=")
 @example("'-1")
 @example("';'=")
+@example("\x1f=")
+@example("\u2028@")
 def test_any_text_comes_back_and_none_is_a_formula(text):
     escaped = escape_formulas(text)
     assert unescape_formulas(escaped) == text

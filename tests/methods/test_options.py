@@ -126,7 +126,7 @@ PUBLISHED = {
         },
     ),
     "ovanet": (0.01, {"one_vs_all_weight": 0.5, "entropy_weight": 0.1}),
-    "deepjdot": (0.01, {"feature_weight": 0.01, "label_weight": 0.5}),
+    "deepjdot": (0.01, {"feature_weight": 0.01, "label_weight": 0.5, "n_batches": 4}),
     "jumbot": (0.01, {"feature_weight": 0.01, "label_weight": 0.5, "epsilon": 0.01, "marginal_penalty": 0.5}),
     "ts-pot": (0.01, {"feature_weight": 0.01, "label_weight": 0.5, "mass": 0.5, "n_batches": 2}),
     "mlnet": (

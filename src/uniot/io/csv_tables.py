@@ -25,7 +25,8 @@ _MAX_ROW_LETTERS = 1 << 25
 # Python's own limit of 131 072 letters per cell is less than a long document; rows are bounded here.
 csv.field_size_limit(_MAX_ROW_LETTERS)
 
-_SPACES = " \v\f\xa0\u3000"
+# All white space, up to the widest, but for the line ends below.
+_SPACES = "".join(letter for letter in map(chr, range(0x3001)) if letter.isspace() and letter not in "\t\r\n")
 # Full-width signs as well, which Excel takes for the others in East Asian languages.
 _SIGNS = "=+@＝＋－＠-"
 # Where a cell may begin: a spreadsheet program that splits a table at semicolons or tabs disregards quotes that follow
