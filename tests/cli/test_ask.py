@@ -409,7 +409,7 @@ def test_the_report_gives_the_interval_after_answers(uniot, run, asked):
     low, high = Run.open(run).model.private_share_interval
     assert uniot("report", run)[0] == 0
     page = (run / "report.html").read_text(encoding="utf-8")
-    assert f"labelled with none; {100 * low:.0f} to {100 * high:.0f} % are plausible" in page
+    assert f"unknown; {100 * low:.0f} to {100 * high:.0f} % are plausible" in page
     assert "Estimated without labels" not in page
 
 

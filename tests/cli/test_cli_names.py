@@ -134,6 +134,15 @@ CASES: dict[str, Cases] = {
         Case(("report", world.run, "--out", new.with_suffix(".html"))),
         Case(("report", new), 1),
     ],
+    "open": lambda world, new: [
+        Case(("open", world.run), shows=False),
+        Case(("open", new), 1),
+        Case(("open", new, "groups"), 1),
+    ],
+    "compare": lambda world, new: [
+        Case(("compare", world.run, world.run, "--labels", world.truth, "--out", new.with_suffix(".html"))),
+        Case(("compare", world.run, new), 1),
+    ],
     "ask": lambda world, new: [
         Case(("ask", world.run), typed=f"n\nc {OF_A_TASK}\n\nc\n1\ns\nu\ny\nq\n"),
         Case(("ask", world.run, "--questions", 3, "--out", new.with_suffix(".csv"))),
@@ -153,6 +162,8 @@ CASES: dict[str, Cases] = {
         Case(("label", world.run, "--out", new.with_suffix(".csv"))),
         Case(("label", world.run, "--out", new.with_suffix(".txt")), 1),
         Case(("label", world.run, "--import", new), 1),
+        Case(("label", world.run, "--select", f"like:{HOSTILE}"), 1),
+        Case(("label", world.run, "--select", world.labels.with_suffix(".csv")), 1),
         Case(("label", new), 1),
     ],
     "train-source": lambda world, new: [
@@ -229,6 +240,7 @@ def test_every_command_is_tried_with_hostile_names():
 )
 def test_command_prints_no_control_character_of_a_name(command, mode, world, tmp_path, monkeypatch, request):
     monkeypatch.setattr("uniot.benchmark.local_workers.LocalWorkers", Here)
+    monkeypatch.setattr("webbrowser.open", lambda *_: False)
     if command == "methods":
         request.getfixturevalue("installed_methods")
     for case in CASES[command](world, tmp_path / HOSTILE):
@@ -370,7 +382,11 @@ def test_crash_is_text_on_a_real_terminal():
 
 PACKAGE = Path(uniot.__file__).parent
 # Where Python's own streams are prepared, and where Ray's messages are kept off them.
-MAY_USE_STREAMS = {"cli/screen.py", "cli/benchmark_screen.py", "distributed/engine.py", "benchmark/worker.py"}
+# The last one writes numbers to the log of a job.
+MAY_USE_STREAMS = {
+    *("cli/screen.py", "cli/benchmark_screen.py", "distributed/engine.py", "benchmark/worker.py"),
+    "benchmark/fit_and_score.py",
+}
 
 
 def ways_to_print(file: Path) -> Iterator[str]:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 import threading
@@ -16,11 +17,13 @@ from uniot import UniNCM
 from uniot.annotations.places import class_place
 from uniot.datasets import make_toy_domains
 from uniot.labelling.app import create_app
+from uniot.labelling.live_report import LiveReport
 from uniot.labelling.samples import TargetSamples
 from uniot.labelling.security import Access
 from uniot.labelling.server import listen, make_server
 from uniot.labelling.session import LabellingSession
 from uniot.labelling.store import LabelStore
+from uniot.labelling.suspects import SuspectLabels
 from uniot.runs.files import RunFiles, Stamp
 from uniot.runs.group_descriptions import GroupDescription, GroupDescriptions
 from uniot.runs.pictures import Pictures
@@ -52,7 +55,7 @@ def make_target(n_groups: int = 3, each: int = EACH, classes: list[str] | None =
         prototypes=directions[: len(classes)].astype(np.float32),
         class_faces=np.arange(len(classes)),
         n_groups=n_groups,
-        digest="a run",
+        digest=hashlib.sha256(b"a run").hexdigest(),
         noun="image",
     )
 
@@ -179,11 +182,17 @@ class Served:
 
 
 @contextmanager
-def serving(session: LabellingSession, thumbnails: ThumbnailCache | None, host: str = "127.0.0.1") -> Iterator[Served]:
+def serving(
+    session: LabellingSession,
+    thumbnails: ThumbnailCache | None,
+    host: str = "127.0.0.1",
+    report: LiveReport | None = None,
+    suspects: SuspectLabels | None = None,
+) -> Iterator[Served]:
     with listen("127.0.0.1", 0) as listening:
         port = listening.getsockname()[1]
         access = Access.new(host, port)
-        server = make_server(create_app(session, thumbnails, access))
+        server = make_server(create_app(session, thumbnails, access, report, suspects))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
         thread.start()
         try:

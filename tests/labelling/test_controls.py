@@ -17,6 +17,18 @@ DRIVEN = {
     "#show-sidebar": "test_nothing_sticks_out",
     "#show-questions": "test_the_view_is_chosen_by_click_and_key_and_a_reload_keeps_it",
     "#show-groups": "test_the_view_is_chosen_by_click_and_key_and_a_reload_keeps_it",
+    "#show-doubtful": "test_the_doubtful_are_answered_one_by_one_with_single_keys",
+    "#list-all": "test_a_list_is_shown_all_together_and_one_by_one",
+    "#list-asks": "test_a_list_is_shown_all_together_and_one_by_one",
+    "#list-end": "test_a_list_is_shown_all_together_and_one_by_one",
+    "#listed-following": "test_a_sample_is_left_for_later_or_chosen",
+    "#pass": "test_a_sample_is_left_for_later_or_chosen",
+    "#question-like": "test_more_like_this_from_a_question_a_tile_and_the_viewer",
+    "#more-like": "test_more_like_this_from_a_question_a_tile_and_the_viewer",
+    "#viewer-like": "test_more_like_this_from_a_question_a_tile_and_the_viewer",
+    "#show-source": "test_suspect_labels_are_decided_with_single_keys",
+    "#show-report": "test_the_report_follows_what_is_said_on_the_page",
+    "#on-map": "test_a_selection_goes_from_the_page_to_the_report_and_back",
     "#nearest": "test_one_of_the_nearest_classes_is_chosen_by_click_and_by_number",
     "#answer-yes": "test_every_answer_can_be_clicked",
     "#answer-class": "test_every_answer_can_be_clicked",
@@ -84,7 +96,7 @@ DRIVEN = {
 # Their items are alike; one of them is driven.
 LISTS = (
     "#nearest", "#groups", "#classes", "#aside", "#similar-list", "#gallery", "#picker-list", "#queue-list",
-    "#finish-commands",
+    "#finish-commands", "#listed-following",
 )  # fmt: skip
 UNDRIVEN = """([driven, lists]) => {
   const found = document.querySelectorAll(

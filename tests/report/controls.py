@@ -12,7 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from report.looking import POINT, Looking
+from uniot.annotations.selections import rows_text
+
+from report.looking import POINT, Looking  # isort: skip
 
 # Where on the screen the highest value of a figure's largest line or bars is.
 HIGHEST = """(chart) => {
@@ -265,6 +267,73 @@ def select_and_download(look: Looking) -> None:
     assert download.is_disabled()
 
 
+def opened_command(look: Looking) -> str:
+    """The command of the dialog, which is closed again."""
+    look.page.locator("#acting-command").wait_for()
+    command = look.page.locator("#acting-command").inner_text()
+    look.page.locator("#acting-close").click()
+    assert not look.page.locator("#acting").is_visible()
+    return command
+
+
+def label_selection(look: Looking) -> None:
+    """What is selected on the map opens in the labelling page by a command, which is copied."""
+    button, acting = look.page.locator("#map-label"), look.data["acting"]
+    assert button.is_disabled()
+    look.page.locator("#map-select-all").click()
+    button.click()
+    rows = rows_text(sample.row for sample in look.target_points.values())
+    command = look.page.locator("#acting-command").inner_text()
+    assert command == f"uniot label {acting['folder']} --open --select rows-{acting['digest']}:{rows}"
+    look.page.locator("#acting-copy").click()
+    said = look.page.locator("#acting-said")
+    look.page.wait_for_function("() => document.getElementById('acting-said').value !== ''")
+    # A page that was opened as a file may not use the clipboard; then the command is selected.
+    selected = look.page.evaluate("getSelection().toString()").strip()
+    assert said.inner_text().startswith("Copied") or selected == command
+    assert not look.page.locator("#acting-open").is_visible()
+    with look.page.expect_download() as waiting:
+        look.page.locator("#acting-download").click()
+    assert waiting.value.suggested_filename == "selected.csv"
+    look.page.locator("#acting-close").click()
+    look.page.locator("#map-deselect").click()
+
+
+def label_lists(look: Looking) -> None:
+    """A class, a group, the doubtful and the suspect labels open in the labelling page."""
+    for button in look.page.locator(".act:not(.cell)").all():
+        selection = button.get_attribute("data-selection")
+        button.click()
+        assert opened_command(look).endswith(f" --open --select {selection}")
+
+
+def confusion_cells(look: Looking) -> None:
+    """A number of the confusion matrix is so many samples, which are selected on the map."""
+    for cell in look.page.locator(".cell").all():
+        cell.click()
+        look.page.locator("#acting-map").click()
+        selected = look.page.evaluate("page.selectedRows()")
+        assert len(selected) == int(cell.inner_text())
+        assert rows_text(selected) == cell.get_attribute("data-rows")
+        look.page.locator("#map-deselect").click()
+        cell.click()
+        assert opened_command(look).endswith(f":{cell.get_attribute('data-rows')}")
+
+
+def one_sample(look: Looking) -> None:
+    """A sample of the map opens in the labelling page, alone or with what is like it."""
+    place = look.page.evaluate(POINT, look.map("data.at(-1).meta"))
+    for button, wanted in (("#about-label", "rows-{digest}:{row}"), ("#about-like", "like-{row}")):
+        look.page.mouse.click(place["x"], place["y"])
+        look.page.locator("#about.pinned").wait_for(state="visible")
+        name = look.page.locator("#about .name").inner_text()
+        (row,) = [row for row, sample in look.samples.items() if sample.name == name]
+        look.page.locator(button).click()
+        assert opened_command(look).endswith(f" {wanted.format(digest=look.data['acting']['digest'], row=row)}")
+        look.page.keyboard.press("Escape")
+        place = look.page.evaluate(POINT, look.map("data.at(-1).meta"))
+
+
 def map_legend(look: Looking) -> None:
     """Each kind of sign, and the names, can be taken from the map."""
     for box in look.page.locator("#map-kinds input").all():
@@ -335,6 +404,10 @@ def thumbnails(look: Looking) -> None:
     look.page.keyboard.press("Escape")
     assert not dialog.is_visible()
     assert second.evaluate("(button) => document.activeElement === button")
+    second.click()
+    look.page.locator("#large-like").click()
+    row = second.locator("xpath=ancestor::li").get_attribute("data-row")
+    assert opened_command(look).endswith(f" --select like-{row}")
 
 
 def figure_legends(look: Looking) -> None:
@@ -415,7 +488,13 @@ CONTROLS: dict[str, Callable[[Looking], object]] = {
     "#map-kinds input": map_legend,
     "#map, #map .points path, #about-close, #about a": map_points,
     "[data-index] a": gallery_index,
-    ".enlarge, #large-close, #large-previous, #large-next": thumbnails,
+    ".enlarge, #large-close, #large-previous, #large-next, #large-like": thumbnails,
+    "#map-label, #acting-title, #acting-command, #acting-copy, #acting-open, #acting-download, #acting-close": (
+        label_selection
+    ),
+    ".act:not(.cell)": label_lists,
+    ".cell, #acting-map": confusion_cells,
+    "#about-label, #about-like": one_sample,
     ".legendtoggle": figure_legends,
     ".chart.wide": matrix_cells,
     ".chart:not(.wide):not(#map)": curves,

@@ -63,7 +63,7 @@ def test_true_labels_measure_each_class_and_unknown_is_right_for_other_classes(m
     wrong = int(np.flatnonzero(target.known & (target.nearest == 1))[0])
     truth[wrong] = "elk"
     with Run.writer(run.folder) as writer:
-        writer.write_true_labels(zip(run.predictions.names, truth.tolist(), strict=True))
+        writer.write_true_labels(run.predictions.names, truth.tolist())
     run = Run.open(run.folder)
     assert np.flatnonzero(~right_labels(run.model, run.true_labels)).tolist() == [wrong]
     measured = {one.name: one.measured for one in class_accuracies(run, Categories.of(run.model))}
@@ -75,7 +75,7 @@ def test_true_labels_measure_each_class_and_unknown_is_right_for_other_classes(m
 def test_true_labels_of_other_samples_are_refused(made_run):
     run = made_run()
     with Run.writer(run.folder) as writer:
-        writer.write_true_labels([("elsewhere.jpg", "ant")])
+        writer.write_true_labels(["elsewhere.jpg"], ["ant"])
     with pytest.raises(RunFolderError, match=r"true_labels.csv is not about the samples .* `uniot evaluate` again"):
         _ = Run.open(run.folder).true_labels
 

@@ -188,6 +188,8 @@ def _save(
         writer.write_duplicates(domains.images.duplicates)
     if target.shown is not None:
         writer.write_shown(source.shown, target.shown)
+    if collections.source_labels is not None:
+        writer.write_source_labels(collections.source_labels.lines())
     if collections.annotations is not None:
         writer.write_names(collections.annotations.lines())
     if collections.cells is not None and target.path is not None:

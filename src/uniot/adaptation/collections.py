@@ -33,6 +33,7 @@ from uniot.io.shown import Shown
 from uniot.io.table_files import take_columns
 from uniot.io.text import command, counted, listed, plural
 from uniot.labelling import named_rows, read_names
+from uniot.labelling.source_labels import SourceLabels
 
 if TYPE_CHECKING:
     from uniot.cells.reading import CellPair
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from uniot.images.backbones import ImageReader
     from uniot.labelling import Names
     from uniot.runs import Run
+    from uniot.runs.files import RunFiles
     from uniot.training.domains import Domains
     from uniot.training.model import AdaptedModel
     from uniot.training.processes import Processes
@@ -278,6 +280,7 @@ class Collections:
         columns: columns of the tables that were chosen.
         encoder: name of the network that embeds texts; the default one if None.
         cells: how the cells of two .h5ad files were read; None for other samples.
+        source_labels: corrections of labels of the source, which are applied already; None if there are none.
     """
 
     source: Collection
@@ -290,6 +293,7 @@ class Collections:
     columns: Columns = _USUAL
     encoder: str | None = None
     cells: CellPair | None = None
+    source_labels: SourceLabels | None = None
 
     @classmethod
     def open(
@@ -302,6 +306,7 @@ class Collections:
         columns: Columns = _USUAL,
         encoder: str | None = None,
         use_rep: str | None = None,
+        source_labels: SourceLabels | None = None,
     ) -> Collections:
         """Find two collections, so that a wrong folder or file is reported before any image is read.
 
@@ -313,6 +318,7 @@ class Collections:
             columns: columns of both that were chosen; for cells, of obs.
             encoder: name of the network that embeds texts; the default one if None.
             use_rep: for cells: array of obsm that both files have in common; None to compare their genes.
+            source_labels: corrected labels of the source, by the names of its samples.
 
         Raises:
             DataError: a collection is missing, has no samples, no labels or too few classes; or the two are of
@@ -322,7 +328,13 @@ class Collections:
         check_exists(target)
         if are_cells(source) or are_cells(target):
             return cls.of_cells(
-                source, target, columns.label, use_rep, annotations=annotations, target_labels=target_labels
+                source,
+                target,
+                columns.label,
+                use_rep,
+                annotations=annotations,
+                target_labels=target_labels,
+                source_labels=source_labels,
             )
         kinds = ["images" if are_images(path, columns) else "embeddings" for path in (source, target)]
         if kinds[0] != kinds[1]:
@@ -338,7 +350,7 @@ class Collections:
                 f"source and target are the same {kind}, {source}. Give the labelled samples first, then the ones to "
                 "label."
             )
-        return cls._found(source, target, annotations, target_labels, columns, encoder)
+        return cls._found(source, target, annotations, target_labels, columns, encoder, source_labels)
 
     @classmethod
     def of_source_model(
@@ -374,15 +386,18 @@ class Collections:
         return cls(source, found, _truth(found, target_labels, columns), source_model=model, columns=columns)
 
     @classmethod
-    def of_run(cls, run: Run, *, target_labels: str | None = None) -> Collections:
-        """Find the collections of a run whose groups were named, to continue from it.
+    def of_run(
+        cls, run: Run, *, target_labels: str | None = None, source_labels: SourceLabels | None = None
+    ) -> Collections:
+        """Find the collections of a run whose groups were named or source labels corrected, to continue from it.
 
         Args:
             run: the run.
             target_labels: as for `open`.
+            source_labels: further corrections, which replace those of the run.
 
         Raises:
-            DataError: nothing is named yet, or the run does not know its labelled samples.
+            DataError: nothing is named or corrected yet, or the run does not know its labelled samples.
         """
         inputs, files = run.inputs, run.files
         if "demo" not in inputs and not {"source", "target"} <= set(inputs):
@@ -394,13 +409,14 @@ class Collections:
                 )
             again = command("adapt", "labelled/", "unlabelled/", "--names", files.labels, "--out", "new/")
             raise DataError(f"{missing}: `{again}`.")
-        if not files.labels.is_file():
+        corrections = SourceLabels.of_run(files.source_labels)
+        if source_labels is not None:
+            corrections = corrections.followed_by(source_labels)
+        annotations = cls._annotations_of_run(files)
+        if annotations is None and not len(corrections):
             raise DataError(f"{files.labels} does not exist. Name the groups with `{command('label', files.folder)}`.")
-        annotations = read_names(files.labels)
-        if files.names.is_file():
-            annotations = read_names(files.names).followed_by(annotations)
         if inputs.get("demo") == "digits":
-            found = cls._digits(annotations, target_labels)
+            found = cls._digits(annotations, target_labels, corrections)
         elif are_cells(Path(inputs["target"])):
             found = cls.of_cells(
                 Path(inputs["source"]),
@@ -409,11 +425,24 @@ class Collections:
                 inputs.get("use_rep"),
                 annotations=annotations,
                 target_labels=target_labels,
+                source_labels=corrections,
             )
         else:
-            places = (Path(inputs["source"]), Path(inputs["target"]))
-            found = cls._found(*places, annotations, target_labels, Columns.of_inputs(inputs), inputs.get("encoder"))
-        return replace(found, start=run.saved_model)
+            places, columns = (Path(inputs["source"]), Path(inputs["target"])), Columns.of_inputs(inputs)
+            found = cls._found(*places, annotations, target_labels, columns, inputs.get("encoder"), corrections)
+        # Without a name or answer there is nothing that the earlier model knows and the next one does not: any method
+        # can be repeated.
+        return found if annotations is None else replace(found, start=run.saved_model)
+
+    @staticmethod
+    def _annotations_of_run(files: RunFiles) -> Names | None:
+        """Return what people said about the target of a run, before it and since; None if that is nothing."""
+        earlier = read_names(files.names) if files.names.is_file() else None
+        if not files.labels.is_file():
+            return earlier
+        later = read_names(files.labels)
+        found = later if earlier is None else earlier.followed_by(later)
+        return found if found.names else None
 
     @classmethod
     def _found(
@@ -424,6 +453,7 @@ class Collections:
         target_labels: str | None,
         columns: Columns,
         encoder: str | None,
+        source_labels: SourceLabels | None,
     ) -> Collections:
         try:
             labelled = Collection.labelled(source, allow_one_class=annotations is not None, columns=columns)
@@ -432,7 +462,8 @@ class Collections:
         unlabelled = Collection.unlabelled(target, columns=columns.needs(*_OF_TARGET)).with_features_of(labelled)
         labelled = replace(labelled, shown=of_one_kind(labelled.shown, unlabelled.shown))
         truth = _truth(unlabelled, target_labels, columns)
-        return cls(labelled, unlabelled, truth, columns=columns, encoder=encoder).annotated(annotations)
+        found = cls(labelled, unlabelled, truth, columns=columns, encoder=encoder)
+        return found.corrected(source_labels).annotated(annotations)
 
     @classmethod
     def of_cells(
@@ -444,6 +475,7 @@ class Collections:
         *,
         annotations: Names | None = None,
         target_labels: str | None = None,
+        source_labels: SourceLabels | None = None,
     ) -> Collections:
         """Read the cells of two .h5ad files; arguments as in `open`."""
         from uniot.cells.reading import read_cells
@@ -466,16 +498,42 @@ class Collections:
         )
         columns = Columns(label=label)
         truth = _truth(query, target_labels, columns)
-        return cls(reference, query, truth, cells=cells, columns=columns).annotated(annotations)
+        found = cls(reference, query, truth, cells=cells, columns=columns)
+        return found.corrected(source_labels).annotated(annotations)
 
     @classmethod
-    def _digits(cls, annotations: Names | None, target_labels: str | None) -> Collections:
+    def _digits(
+        cls, annotations: Names | None, target_labels: str | None, source_labels: SourceLabels | None
+    ) -> Collections:
         """Return the digits of the demo."""
         digits = load_digits_pair()
         numbers = _numbers(len(digits.source_images))
         source = Collection(None, numbers, digits.source_labels, rows=digits.source_images)
         target = Collection(None, digits.target_names, rows=digits.target_images)
-        return cls(source, target, _truth(target, target_labels, _USUAL)).annotated(annotations)
+        found = cls(source, target, _truth(target, target_labels, _USUAL))
+        return found.corrected(source_labels).annotated(annotations)
+
+    def corrected(self, source_labels: SourceLabels | None) -> Collections:
+        """Return these collections with corrected labels of the source, and without the samples that were dropped.
+
+        Raises:
+            DataError: a sample is not in the source, or fewer than two classes are left.
+        """
+        if source_labels is None or not len(source_labels):
+            return self
+        source = self.source
+        labels, kept = source_labels.apply(source.names, np.asarray(source.labels))
+        given = np.asarray(source.labels)
+        # Whole numbers stay whole numbers, unless a correction is none.
+        if given.dtype.kind == "i" and all(label.removeprefix("-").isdigit() for label in labels.tolist()):
+            labels = labels.astype(given.dtype)
+        files = source.files
+        if files is not None:
+            files = [replace(file, label=str(label)) for file, label in zip(files, labels.tolist(), strict=True)]
+        left = replace(source, labels=labels, files=files).part(np.flatnonzero(kept))
+        if len(np.unique(np.asarray(left.labels))) < 2:
+            raise DataError("the corrected labels leave fewer than two classes in the source. Keep samples of two.")
+        return replace(self, source=left, source_labels=source_labels)
 
     def annotated(self, annotations: Names | None) -> Collections:
         """Return these collections with labelled target samples in the source too, and without discarded ones."""

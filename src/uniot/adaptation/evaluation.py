@@ -10,7 +10,7 @@ import numpy as np
 
 from uniot.errors import DataError
 from uniot.io.predictions import read_predictions
-from uniot.io.text import as_utf8, counted
+from uniot.io.text import counted
 from uniot.labelling import read_names
 from uniot.metrics.accuracy import confusion
 from uniot.runs import Run, RunFiles
@@ -82,8 +82,7 @@ def score_run(
         written["without_labelled_by_people"] = None if scores.others is None else scores.others.to_dict()
     with Run.writer(run, wait=True) as writer:
         writer.write_metrics(written)
-        names = read_predictions(writer.files.predictions).names
-        writer.write_true_labels(zip(names, (as_utf8(str(label)) for label in true_of_all.tolist()), strict=True))
+        writer.write_true_labels(read_predictions(writer.files.predictions).names, true_of_all.tolist())
     return scores
 
 

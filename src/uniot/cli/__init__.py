@@ -12,6 +12,7 @@ from uniot import __version__
 from uniot.cli.adapt import adapt
 from uniot.cli.ask import ask
 from uniot.cli.benchmark import benchmark
+from uniot.cli.compare import compare
 from uniot.cli.data import app as data
 from uniot.cli.demo import demo
 from uniot.cli.embed import embed
@@ -47,6 +48,7 @@ for command in (
     evaluate,
     report,
     open_run,
+    compare,
     ask,
     tell,
     label,

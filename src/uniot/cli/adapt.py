@@ -96,6 +96,13 @@ def adapt(
         Path | None,
         typer.Option(help="Table with path and label, as `uniot label` exports it; the labels become further classes."),
     ] = None,
+    source_labels: Annotated[
+        Path | None,
+        typer.Option(
+            help="Table with path and label that corrects labels of the labelled samples; without a label, one is "
+            "left out. --continue also takes what was said on the page of `uniot label`."
+        ),
+    ] = None,
     seed: Annotated[int | None, typer.Option(help="Random seed: the same seed repeats a run. Default: 0.")] = None,
     steps: Annotated[
         int | None,
@@ -191,7 +198,7 @@ def adapt(
 
     For texts: `uniot adapt labelled.csv new.csv --text message --label intent --out run/`
 
-    After you named groups with `uniot label`: `uniot adapt --continue run/`
+    After you named groups, or corrected labels, with `uniot label`: `uniot adapt --continue run/`
 
     Without the labelled images: `uniot adapt --source-model source.safetensors unlabelled/ --out run/`
     """
@@ -227,6 +234,11 @@ def adapt(
         given += [f"--{option}" for option in columns.chosen]
         out = _out_of_continued(continued, out, (source, target, names, source_model), given)
     elif source_model is not None:
+        if source_labels is not None:
+            raise SettingsError(
+                "--source-labels corrects labelled samples, and a source model is adapted without any. Leave one of "
+                "them out."
+            )
         target, out = _target_of_source_model(source_model, (source, target), names, out)
     else:
         source, target, out = _both_collections(source, target, out)
@@ -238,14 +250,16 @@ def adapt(
         from uniot.images.embedding import ReadOptions
         from uniot.images.store import EmbeddingStore
         from uniot.labelling import read_names
+        from uniot.labelling.source_labels import SourceLabels
         from uniot.runs import Run
         from uniot.training.history import open_logger
         from uniot.training.processes import start_processes
         from uniot.training.source_model import SourceModel
 
+    corrections = None if source_labels is None else SourceLabels.read(source_labels)
     if continued is not None:
         earlier = Run.open(continued)
-        collections = Collections.of_run(earlier, target_labels=target_labels)
+        collections = Collections.of_run(earlier, target_labels=target_labels, source_labels=corrections)
         chosen, images = settings_for_model(None, None, settings or earlier.files.settings, of_fit, of_images)
         # Groups that have names now are classes, so the earlier numbers no longer hold.
         chosen = chosen.model_copy(update={"n_private_classes": private_classes, "private_prior": private_prior})
@@ -278,6 +292,7 @@ def adapt(
             columns=columns,
             encoder=encoder,
             use_rep=use_rep,
+            source_labels=corrections,
         )
     if not collections.are_images:
         refuse_for_embeddings(only_for_images, _what_is_given(collections.columns))
@@ -421,6 +436,9 @@ def _show_start(settings: Settings, collections: Collections) -> None:
     screen.print(method_line(settings.method))
     if source.path is not None and collections.source_model is None:
         screen.print(labelled_line(source.path, len(source), collections.n_classes, source.kind))
+    corrections = "" if collections.source_labels is None else collections.source_labels.sentence
+    if corrections:
+        screen.print(corrections)
     if target.path is not None:
         screen.print(f"Unlabelled: {counted(len(target), target.kind)} in {target.path}.")
     of_cells = () if collections.cells is None else collections.cells.notes
@@ -484,6 +502,8 @@ def _show_result(
         following[command("label", out)] = "name the groups"
     elif not model.target.known.all():
         following[command("label", out)] = "look at the unknown, and name them"
+    if made.faults is not None and any(one.clear for one in made.faults.suspects) and files.suspect_labels.is_file():
+        following[command("label", out, "--select", "source-labels")] = "correct or drop source labels that look wrong"
     suffix = "npz" if collections.target.path is None else collections.target.path.suffix[1:] or "npz"
     following[command("predict", out, f"new.{suffix}" if images is None else "photo.jpg")] = "label another"
     if made.truth is None:

@@ -37,6 +37,14 @@ class ExportFormat(Enum):
 def label(
     run: Annotated[Path, typer.Argument(help="Folder of a finished run.")],
     open_browser: OpenBrowser = False,
+    select: Annotated[
+        str | None,
+        typer.Option(
+            "--select",
+            help="What the page shows first: `doubtful`, `source-labels`, group-3, class-0, `like:NAME`, rows that a "
+            "report gave, or a .csv with the column path.",
+        ),
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option(help="Do not open the page; write the labels to this file (for fiftyone: folder)."),
@@ -63,11 +71,15 @@ def label(
 
     Example: `uniot label run/ --open`
 
+    The predictions that are most probably wrong, one by one: `uniot label run/ --select doubtful --open`
+
     For other labelling tools: `uniot label run/ --out tasks.json --format label-studio`
     """
     if kind is not None and out is None:
         raise SettingsError("--format is given without --out. Give --out FILE as well, or leave --format out.")
     if given is not None or out is not None:
+        if select is not None:
+            raise SettingsError("--select opens the page, and --import and --out do not. Leave one of them out.")
         if given is not None:
             with working("Reading the labels", lines=False):
                 from uniot.labelling.publishing import import_run
@@ -82,4 +94,10 @@ def label(
             following = after_naming(run) if len(exported) else command("label", run)
             print_line(f"{exported.sentence()} Next: {following}")
         return
-    serve_page(run, PageOptions(open_browser, port, host, allow_network), command("label", run))
+    at = None
+    if select is not None:
+        from uniot.labelling.selecting import fragment_of
+        from uniot.runs import Run
+
+        at = fragment_of(Run.open(run), select)
+    serve_page(run, PageOptions(open_browser, port, host, allow_network), command("label", run), at=at)

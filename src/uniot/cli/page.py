@@ -39,7 +39,9 @@ class PageOptions:
         return self != PageOptions()
 
 
-def serve_page(run: Path, options: PageOptions, again: str, view: Literal["questions"] | None = None) -> None:
+def serve_page(
+    run: Path, options: PageOptions, again: str, view: Literal["questions"] | None = None, at: str | None = None
+) -> None:
     """Serve the labelling page of a run until Ctrl-C, and print what to do next.
 
     Args:
@@ -47,6 +49,7 @@ def serve_page(run: Path, options: PageOptions, again: str, view: Literal["quest
         options: of the command.
         again: the command, to be repeated if nothing was labelled.
         view: part of the page to open; None leaves that to the page.
+        at: fragment of the page's address to open, in place of the view.
     """
     for package in PACKAGES:
         import_optional(package, "report", "the labelling page")
@@ -54,7 +57,8 @@ def serve_page(run: Path, options: PageOptions, again: str, view: Literal["quest
 
     def on_ready(address: str) -> None:
         starting.close()
-        address = address if view is None else f"{address}#{view}"
+        fragment = at or view
+        address = address if fragment is None else f"{address}#{fragment}"
         if options.allow_network:
             print_line(
                 "Warning: other computers can reach this page, and the connection is not encrypted. Whoever has the "

@@ -56,11 +56,11 @@ def drawn_report(
     run: Path, out: Path | None, figures: Path | None, private_prior: float | None, prefer: str | None
 ) -> Written:
     """Write the report of a run and show the progress; arguments as in the command."""
-    check_run_folder(run)
     if out is not None:
         check_writable(out)
     if figures is not None:
         check_folder(figures)
+    check_run_folder(run)
     with working_in_parts(_PARTS + (figures is not None)) as next_part:
         next_part("Loading PyTorch")
         from uniot.report import write_report

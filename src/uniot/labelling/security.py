@@ -101,7 +101,9 @@ class SecurityMiddleware:
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
-                headers.update(_HEADERS)
+                # The report has a policy of its own, which allows the scripts in it by their digests and no others.
+                policy = headers.get("Content-Security-Policy", _HEADERS["Content-Security-Policy"])
+                headers.update(_HEADERS | {"Content-Security-Policy": policy})
                 headers.setdefault("Cache-Control", "no-store")
             await send(message)
 

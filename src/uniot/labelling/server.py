@@ -14,11 +14,13 @@ from starlette.types import ASGIApp
 
 from uniot.errors import SettingsError
 from uniot.labelling.app import create_app
+from uniot.labelling.live_report import LiveReport
 from uniot.labelling.publishing import Publisher
 from uniot.labelling.samples import TargetSamples
 from uniot.labelling.security import Access, is_loopback
 from uniot.labelling.session import LabellingSession
 from uniot.labelling.store import LabelStore, label_lock
+from uniot.labelling.suspects import SuspectLabels
 from uniot.runs.run import Run
 from uniot.runs.thumbnails import ThumbnailCache
 
@@ -58,7 +60,7 @@ def serve(run: Path, *, host: str, port: int, allow_network: bool, on_ready: Cal
         access = Access.new(host, port)
         session = LabellingSession(target, store)
         stack.enter_context(Publisher(session, opened.saved_model))
-        app = create_app(session, thumbnails, access)
+        app = create_app(session, thumbnails, access, LiveReport(opened, session), SuspectLabels(opened, target))
         server = make_server(app)
         on_ready(f"http://{_in_address(host)}:{port}/?token={access.token}")
         # Ctrl-C ends the server first, and is raised again here.

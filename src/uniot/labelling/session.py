@@ -19,6 +19,7 @@ from uniot.labelling.decisions import AnsweredModel, ModelDecisions
 from uniot.labelling.descriptions import CurrentDescriptions
 from uniot.labelling.exporting import Exported, Format, export_labels
 from uniot.labelling.gallery import GalleryOrder, Order
+from uniot.labelling.lists import SampleLists
 from uniot.labelling.parsing import parse_labels
 from uniot.labelling.propagation import LabelPropagation
 from uniot.labelling.questions import HARDLY, N_NEAREST, Belief, Question, ShareEstimate
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 
 PAGE_SIZE = 60
 N_EXEMPLARS = 3
+# Samples of a list that are shown beside the one that is asked about.
+_N_FOLLOWING = 12
 
 
 class ConflictError(UniotError):
@@ -86,6 +89,7 @@ class LabellingSession:
         propagation: of single labels.
         decisions: of the model about samples that no person placed.
         texts: of the samples.
+        lists: of samples across categories.
         revision: number of the last action, 0 before the first.
         on_change: called after every action.
         problem: why the tables of the run folder are out of date, for people; empty if they are not.
@@ -102,6 +106,7 @@ class LabellingSession:
         self.problem = ""
         self.decisions = ModelDecisions(target)
         self.texts = SampleTexts(target)
+        self.lists = SampleLists(target, self.state, lambda: None if target.model is None else self.model())
         self._descriptions = CurrentDescriptions(target, self.state)
         self._effects = EffectBuilder(target, self.state, self.order, self.propagation, self.decisions)
         self._lock = RLock()
@@ -209,11 +214,26 @@ class LabellingSession:
         """Return whether an answer to the next question is expected to change hardly anything."""
         return self._answered().expected_change < HARDLY
 
-    def question_view(self) -> dict[str, Any]:
-        """Return the next question, the share of unknown samples and whether it is settled, as JSON values."""
+    def question_view(self, listed: str = "", at: int | None = None) -> dict[str, Any]:
+        """Return the next question, the share of unknown samples and whether it is settled, as JSON values.
+
+        Args:
+            listed: text of a selection to ask about, in its order; the samples that say most if empty.
+            at: row of that selection to ask about; its first sample without an answer if None, or if it has no such
+                row any more.
+
+        Raises:
+            DataError: there is no such selection.
+        """
         with self._lock:
-            following, share = next(iter(self.questions()), None), self.estimate()
-            return {
+            shown: dict[str, Any] = {}
+            if listed:
+                row, shown = self._listed_question(listed, at)
+                following = None if row is None else Question.of(row, self.target, self.state, self.model())
+            else:
+                following = next(iter(self.questions()), None)
+            share = self.estimate()
+            return shown | {
                 "revision": self.revision,
                 "question": None if following is None else self._describe_question(following),
                 "unknown": round(share.unknown, 4),
@@ -223,6 +243,24 @@ class LabellingSession:
                 # Before the first answer, only the rule of the method supports it.
                 "settled": share.n_answers > 0 and self.is_settled,
             }
+
+    def _listed_question(self, listed: str, at: int | None) -> tuple[int | None, dict[str, Any]]:
+        """Return the row of a list to ask about, None if all have an answer, and what the page shows of the list."""
+        found = self.lists.of(listed)
+        is_open = ~self.lists.is_decided[found.rows]
+        places = np.flatnonzero(found.rows == at) if at is not None else np.zeros(0, dtype=np.int64)
+        first = int(places[0]) if len(places) else 0
+        is_shown = is_open | (found.rows == at)
+        following = [*found.rows[first:][is_shown[first:]], *found.rows[:first][is_shown[:first]]][:_N_FOLLOWING]
+        about = {
+            "list": listed,
+            "title": found.title,
+            "note": found.note,
+            "total": len(found.rows),
+            "open": int(is_open.sum()),
+            "following": [self._describe_sample(int(row)) for row in following],
+        }
+        return (int(following[0]) if following else None), {"listed": about}
 
     def following_rows(self, row: int) -> list[int]:
         """Prepare what follows the usual answers about a row; return the rows that the next question may be about."""
@@ -293,7 +331,7 @@ class LabellingSession:
             }
 
     def gallery(
-        self, text: str, page: int, order: Order, search: str = "", *, everywhere: bool = False
+        self, text: str, page: int, order: Order, search: str = "", *, everywhere: bool = False, listed: str = ""
     ) -> dict[str, Any]:
         """Return one page of the samples of a category, and similar categories, as JSON values.
 
@@ -303,11 +341,19 @@ class LabellingSession:
             order: typical samples first, or doubtful ones.
             search: words that the text or the name of a sample contains; all samples if there are none.
             everywhere: whether to search in all categories: groups, classes, and what was discarded.
+            listed: text of a selection to show in place of the category, in its own order.
+
+        Raises:
+            DataError: there is no such category or selection.
         """
         with self._lock:
             category, words = self._effects.category(text), searched(search)
-            everywhere = everywhere and bool(words)
-            rows = self._every_row() if everywhere else self.order.ordered(category, order)
+            found = self.lists.of(listed) if listed else None
+            everywhere = found is not None or (everywhere and bool(words))
+            if found is not None:
+                rows = found.rows
+            else:
+                rows = self._every_row() if everywhere else self.order.ordered(category, order)
             if words:
                 rows = rows[self.texts.matching(words)[rows]]
             n_pages = max(1, -(-len(rows) // PAGE_SIZE))
@@ -321,6 +367,7 @@ class LabellingSession:
                 "pages": n_pages,
                 "first": page * PAGE_SIZE,
                 "everywhere": everywhere,
+                "listed": None if found is None else {"list": listed, "title": found.title, "note": found.note},
                 "samples": [
                     self._describe_sample(one, words) | ({"in": self._place_title(one)} if everywhere else {})
                     for one in rows[page * PAGE_SIZE :][:PAGE_SIZE].tolist()

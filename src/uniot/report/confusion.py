@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,11 +13,19 @@ _MOST = 40
 
 @dataclass(frozen=True)
 class ConfusionCell:
-    """A count and its fraction of the row; `right` if the label is right for the true class."""
+    """A count and its fraction of the row.
+
+    Attributes:
+        count: number of samples of the true class with the label.
+        share: fraction of the samples of the true class.
+        right: whether the label is right for the true class.
+        rows: the samples, as target rows; empty if they are not known, or all labels that are not shown.
+    """
 
     count: int
     share: float
     right: bool
+    rows: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -47,8 +55,12 @@ class ConfusionTable:
     columns_left_out: int
 
 
+RowsOf = Callable[[str, str, int], tuple[int, ...]]
+"""Returns the rows of a true class and a label, given how many there are; empty if they are not known."""
+
+
 def read_confusion(
-    metrics: Mapping[str, Any] | None, class_names: Sequence[str], unknown: str
+    metrics: Mapping[str, Any] | None, class_names: Sequence[str], unknown: str, rows_of: RowsOf = lambda *_: ()
 ) -> ConfusionTable | None:
     """Return the confusion matrix of metrics.json; None if it has none.
 
@@ -56,6 +68,7 @@ def read_confusion(
         metrics: content of metrics.json.
         class_names: source classes.
         unknown: label of unknown samples.
+        rows_of: finds the samples of a cell.
     """
     read = None if metrics is None else metrics.get("confusion")
     if not isinstance(read, dict) or not read:
@@ -76,18 +89,29 @@ def read_confusion(
     others = sorted((label for label in labels if label not in {*columns, unknown}), key=lambda label: -labels[label])
     left_out = others[max(0, _MOST - len(columns)) :]
     columns += others[: len(others) - len(left_out)]
-    rows = [_row(name, counts[name], name in common, columns, left_out, unknown) for name in shown]
+    rows = [_row(name, counts[name], name in common, columns, left_out, unknown, rows_of) for name in shown]
     heads = [*columns, *(["others"] if left_out else []), "unknown"]
     return ConfusionTable(heads, rows, len(counts) - len(shown), len(left_out))
 
 
 def _row(
-    name: str, given: Mapping[str, int], is_common: bool, columns: list[str], left_out: list[str], unknown: str
+    name: str,
+    given: Mapping[str, int],
+    is_common: bool,
+    columns: list[str],
+    left_out: list[str],
+    unknown: str,
+    rows_of: RowsOf,
 ) -> ConfusionRow:
     size, right = sum(given.values()), name if is_common else unknown
-    cells = [ConfusionCell(given.get(label, 0), given.get(label, 0) / size, label == right) for label in columns]
+
+    def cell(label: str, is_right: bool) -> ConfusionCell:
+        count = given.get(label, 0)
+        return ConfusionCell(count, count / size, is_right, rows_of(name, label, count) if count else ())
+
+    cells = [cell(label, label == right) for label in columns]
     if left_out:
         count = sum(given.get(label, 0) for label in left_out)
         cells.append(ConfusionCell(count, count / size, False))
-    cells.append(ConfusionCell(given.get(unknown, 0), given.get(unknown, 0) / size, not is_common))
+    cells.append(cell(unknown, not is_common))
     return ConfusionRow(name, is_common, size, cells)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -78,6 +78,13 @@ class SampleMap:
         rest = absent[: most - len(found)].tolist()
         return found + [self._place(self.source_class == index, class_names[index], True) for index in rest]
 
+    def recoloured(self, model: AdaptedModel, categories: Categories) -> SampleMap:
+        """Return the same points with the categories that a model of the same run gives them now."""
+        of_class = _category_of_class(model, categories)
+        target, source = self.rows[self.of_target], self.source_class[~self.of_target]
+        category = np.concatenate([categories.of_row[target], of_class[source]])
+        return replace(self, category=category, categories=categories.found)
+
     def _place(self, own: np.ndarray, name: str, absent: bool) -> MapLabel:
         points = self.position[own]
         middle = np.median(points, axis=0)
@@ -91,11 +98,7 @@ def make_map(model: AdaptedModel, categories: Categories, most: int = _MOST_POIN
 
     Paper: Fig. S2, which shows true classes instead of predicted ones.
     """
-    of_row = categories.of_row
-    of_class = np.full(len(model.classes), -1)
-    for index, category in enumerate(categories.found):
-        if category.known:
-            of_class[category.index] = index
+    of_row, of_class = categories.of_row, _category_of_class(model, categories)
     n_target, n_source = _shares(len(of_row), len(model.source.rows), most)
     target, source = _evenly(of_row, n_target), _evenly(model.source.classes, n_source)
     classes = model.source.classes[source]
@@ -109,6 +112,15 @@ def make_map(model: AdaptedModel, categories: Categories, most: int = _MOST_POIN
         categories=categories.found,
         n_samples=len(of_row) + len(model.source.rows),
     )
+
+
+def _category_of_class(model: AdaptedModel, categories: Categories) -> np.ndarray:
+    """Return the index of the category of each source class, -1 if the class was not found, (n_classes,)."""
+    of_class = np.full(len(model.classes), -1)
+    for index, category in enumerate(categories.found):
+        if category.known:
+            of_class[category.index] = index
+    return of_class
 
 
 def _shares(n_target: int, n_source: int, most: int) -> tuple[int, int]:

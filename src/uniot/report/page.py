@@ -8,14 +8,17 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from uniot import __version__
+from uniot.annotations.selections import rows_text
 from uniot.errors import import_optional
 from uniot.io.text import as_utf8, plural
 from uniot.methods.registry import method_info
 from uniot.report import charts, scores, summary
+from uniot.report.acting import acting_values, place_of
 from uniot.report.cards import make_cards, samples_of_cards
 from uniot.report.charts import map_names
 from uniot.report.faults import read_faults
@@ -48,12 +51,19 @@ _SCRIPTS = (
     "scrolling",
     "opening",
     "theme",
+    "acting",
+    "following",
     "start",
 )
 
 
-def render(values: ReportValues) -> str:
+def render(values: ReportValues, live: int | None = None) -> str:
     """Return the HTML of the page.
+
+    Args:
+        values: values of the report.
+        live: number of the last action that the page shows, if the labelling page serves it and it follows along; None
+            for a file, which asks nobody for anything.
 
     Names are arbitrary user text: the template escapes all text, `_as_json` escapes the data of scripts, and the
     security policy of the page allows only the scripts below.
@@ -67,19 +77,35 @@ def render(values: ReportValues) -> str:
         lstrip_blocks=True,
     )
     environment.filters |= {"as_json": _as_json, "emphasise_numbers": _emphasise_numbers}
-    plotly = import_optional("plotly.offline", "report", _WRITING).get_plotlyjs()
-    # Browsers convert line ends to line feeds before they compute the digest of a script.
-    scripts = [plotly, *(_template_text(f"scripts/{name}.js") for name in _SCRIPTS)]
-    scripts = [script.replace("\r\n", "\n").replace("\r", "\n") for script in scripts]
+    scripts = _page_scripts()
     return str(
         environment.get_template("report.html.j2").render(
-            **make_content(values),
+            **make_content(values, live),
             version=__version__,
             style=_trusted(_template_text("report.css")),
             scripts=[_trusted(script) for script in scripts],
-            script_digests=[_digest(script) for script in scripts],
+            policy=content_policy(live=live is not None),
         )
     )
+
+
+def content_policy(*, live: bool) -> str:
+    """Return the security policy of the page: its own scripts, and requests to its own server only if it is live."""
+    scripts = " ".join(f"'{_digest(script)}'" for script in _page_scripts())
+    connect = "connect-src 'self'; " if live else ""
+    return (
+        f"default-src 'none'; img-src data: blob:; style-src 'unsafe-inline'; {connect}script-src {scripts}; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+@cache
+def _page_scripts() -> tuple[str, ...]:
+    """Return the scripts of the page, plotly first."""
+    plotly = import_optional("plotly.offline", "report", _WRITING).get_plotlyjs()
+    scripts = [plotly, *(_template_text(f"scripts/{name}.js") for name in _SCRIPTS)]
+    # Browsers convert line ends to line feeds before they compute the digest of a script.
+    return tuple(script.replace("\r\n", "\n").replace("\r", "\n") for script in scripts)
 
 
 def _as_json(value: Any) -> Any:
@@ -100,6 +126,7 @@ def _trusted(text: str) -> Any:
     return import_optional("markupsafe", "report", _WRITING).Markup(text)
 
 
+@cache
 def _digest(script: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode("ascii")
 
@@ -124,13 +151,16 @@ class Segment:
     count: int
 
 
-def make_content(values: ReportValues) -> dict[str, Any]:
-    """Return the values of the template."""
+def make_content(values: ReportValues, live: int | None = None) -> dict[str, Any]:
+    """Return the values of the template; `live` as for `render`."""
     run, model, drawn, found = values.run, values.run.model, values.map, values.summary
     texts = ReportTexts(run, [*samples_of_cards(values.classes, values.groups), *_samples_of_map(drawn)])
     classes, groups = make_cards(run, texts, values.classes, values.groups)
     on_map, map_sheets = _map_pictures(run, drawn)
     absent, faults = summary.absent_classes(model), read_faults(run)
+    found_scores = scores.read_scores(run)
+    confusion = None if found_scores is None else found_scores.confusion
+    in_cells = [] if confusion is None else [row for line in confusion.rows for cell in line.cells for row in cell.rows]
     return {
         "title": run.files.title,
         "noun": lambda count: plural(count, found.noun),
@@ -160,14 +190,18 @@ def make_content(values: ReportValues) -> dict[str, Any]:
         "matrices": values.matrices,
         "matrix_height": charts.MATRIX_HEIGHT,
         "mass": values.mass,
-        "scores": scores.read_scores(run),
+        "scores": found_scores,
+        "live": live,
+        "place_of": lambda category: place_of(category, model.groups.n_groups),
+        "rows_text": rows_text,
         "settings": scores.read_settings(run),
         "faults": faults,
         "model_was_changed": model.threshold is not None or model.posterior is not None,
         "share_by_preference": model.threshold is not None,
         "opening": Opening.of(run, values.categories, found, faults),
         "charts": _charts(values),
-        "data": page_data(values, on_map, [*classes.rows, *groups.rows], texts),
+        "data": page_data(values, on_map, [*classes.rows, *groups.rows, *in_cells], texts)
+        | {"acting": acting_values(run, live)},
     }
 
 

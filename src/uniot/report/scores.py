@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from uniot.io.text import as_utf8
 from uniot.metrics.evaluate import SCORE_MEANINGS
+from uniot.report.acting import rows_of_cells
 from uniot.report.confusion import ConfusionTable, read_confusion
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ def read_scores(run: Run) -> Scores | None:
             Recall("unknown" if name == unknown else as_utf8(name), float(recall))
             for name, recall in list(recalls.items())[:_MOST_CLASSES]
         ],
-        confusion=read_confusion(metrics, run.model.class_names, unknown),
+        confusion=read_confusion(metrics, run.model.class_names, unknown, rows_of_cells(run, unknown)),
         recalls_left_out=max(0, len(recalls) - _MOST_CLASSES),
         notes=[str(note) for note in notes] if isinstance(notes, list) else [],
     )

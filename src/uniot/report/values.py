@@ -89,12 +89,16 @@ class ReportValues:
     detection: list[Curve]
 
     @classmethod
-    def of(cls, run: Run, on_part: Callable[[str], None] = lambda _: None) -> ReportValues:
+    def of(
+        cls, run: Run, on_part: Callable[[str], None] = lambda _: None, drawn: SampleMap | None = None
+    ) -> ReportValues:
         """Return the values of a run.
 
         Args:
             run: the run.
             on_part: called with a description of each part when it begins.
+            drawn: map of the same run before people said more about it, whose points stay where they are; a new one is
+                drawn if None.
 
         Raises:
             RunFolderError: the run was shared without its target, or mixes files of two runs.
@@ -104,7 +108,7 @@ class ReportValues:
         run.saved_model.require_all_features("there is no map of it to show")
         categories = Categories.of(run.model)
         on_part("Drawing the map")
-        drawn = make_map(run.model, categories)
+        drawn = make_map(run.model, categories) if drawn is None else drawn.recoloured(run.model, categories)
         on_part("Choosing what to show")
         matrices = make_matrices(run.model, categories)
         return cls(

@@ -9,7 +9,9 @@ from uniot.io.text import as_utf8
 
 LABEL_COLUMNS = ("path", "label", "decision", "group")
 """Columns of `RunFiles.labels` and `RunFiles.names`."""
-TRUE_COLUMNS = ("path", "label")
+SOURCE_LABEL_COLUMNS = ("path", "label", "decision")
+"""Columns of `RunFiles.source_labels`."""
+TRUE_LABEL_COLUMNS = ("path", "label")
 """Columns of `RunFiles.true_labels`."""
 
 Stamp = tuple[int, int, int]
@@ -45,6 +47,7 @@ class RunFiles:
         self.metrics = folder / "metrics.json"
         self.true_labels = folder / "true_labels.csv"
         self.report = folder / "report.html"
+        self.comparison = folder / "compare.html"
         self.checkpoints = folder / "checkpoints"
         self.checkpoint = self.checkpoints / "last.safetensors"
         self.tensorboard = folder / "tensorboard"
@@ -52,6 +55,8 @@ class RunFiles:
         self.names = folder / "names.csv"
         self.labels = folder / "labels.csv"
         self.annotations = folder / "labels.sqlite"
+        # What people said about labels of the source.
+        self.source_labels = folder / "source_labels.csv"
         self.labelling_lock = folder / ".labels.lock"
         self.thumbnails = folder / "thumbnails.sqlite"
         # What was found in the collections.
@@ -59,6 +64,7 @@ class RunFiles:
         self.duplicates = folder / "duplicates.csv"
         self.suspect_labels = folder / "suspect_labels.csv"
         self.near_duplicates = folder / "near_duplicates.csv"
+        # True labels of the target, if the run was scored; only the report and a comparison of runs read them.
         # Where the images are, or the images themselves if they came as arrays.
         self.image_paths = folder / "images.json"
         self.pixels = folder / "pictures.safetensors"
@@ -75,7 +81,7 @@ class RunFiles:
 
     def written_by_run(self) -> list[Path]:
         """Return the files that belong to the run itself; labels that people gave since do not."""
-        by_people = {self.labels, self.annotations, self.labelling_lock, self.thumbnails}
+        by_people = {self.labels, self.annotations, self.source_labels, self.labelling_lock, self.thumbnails}
         others = {self.folder, self.card, self.checkpoints, self.tensorboard}
         return [path for path in vars(self).values() if path not in by_people | others]
 

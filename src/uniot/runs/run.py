@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from copy import copy
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from uniot.annotations.places import start_places
 from uniot.config import ImageSettings, Settings
 from uniot.errors import DataError, RunFolderError, UniotError
 from uniot.io.columns import Columns
@@ -19,9 +21,9 @@ from uniot.io.files import MOST_SETTINGS_BYTES, parse_json, read_bounded
 from uniot.io.predictions import Predictions, read_predictions
 from uniot.io.text import as_utf8, command, counted, read_inputs, read_settings
 from uniot.metrics.evaluate import Evaluation, evaluate
-from uniot.runs.annotations import read_annotations
+from uniot.runs.annotations import read_annotations, run_digest
 from uniot.runs.description import describe_run
-from uniot.runs.files import TRUE_COLUMNS, RunFiles
+from uniot.runs.files import TRUE_LABEL_COLUMNS, RunFiles
 from uniot.runs.gene_projection import GeneProjection
 from uniot.runs.group_descriptions import MARKER_GENES, GroupDescriptions
 from uniot.runs.loading import load_model
@@ -237,9 +239,9 @@ class Run:
 
     @cached_property
     def true_labels(self) -> np.ndarray | None:
-        """Return the true labels that the run was scored with, as text, (n_samples,); None if it was not scored.
+        """Return the true labels that the run was scored with, as text, (n_target,); None if it was not scored.
 
-        Only what looks back at a run uses them, such as its report; nothing that decides does.
+        They are for looking at the result: no method, choice or default reads them.
 
         Raises:
             RunFolderError: the file cannot be read, or is about other samples.
@@ -250,12 +252,34 @@ class Run:
 
         again = "Remove it, or run `uniot evaluate` again."
         try:
-            columns = read_columns(self.files.true_labels, TRUE_COLUMNS)
+            columns = read_columns(self.files.true_labels, TRUE_LABEL_COLUMNS)
         except (OSError, ValueError, CsvError) as error:
             raise RunFolderError(f"{self.files.true_labels} cannot be read ({error}). {again}") from None
         if columns["path"] != self.predictions.names:
             raise RunFolderError(f"{self.files.true_labels} is not about the samples of this run. {again}")
         return np.array([as_utf8(str(label)) for label in columns["label"]], dtype=str)
+
+    @property
+    def digest(self) -> str:
+        """Return the digest of everything that a label by a person refers to; it differs between runs."""
+        model = self.saved_model
+        start = start_places(model.target, model.groups.n_groups)
+        return run_digest(model.fingerprint, self.predictions.names, model.class_names, start)
+
+    def annotated(self, annotations: Annotations, pictures: Pictures | None = None) -> Run:
+        """Return the same run with other annotations than those in its folder, without reading it again.
+
+        Args:
+            annotations: what people decided about the target.
+            pictures: pictures to use in place of those of the run; None for its own.
+        """
+        other = copy(self)
+        for name in ("model", "answered_model", "metrics"):
+            other.__dict__.pop(name, None)
+        other.__dict__["_annotations"] = annotations
+        if pictures is not None:
+            other.__dict__["pictures"] = pictures
+        return other
 
     @property
     def outdated_annotations(self) -> str | None:

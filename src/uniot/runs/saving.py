@@ -24,7 +24,7 @@ from uniot.io.text import as_utf8, command
 from uniot.methods.registry import METHODS
 from uniot.runs.annotations import read_annotations
 from uniot.runs.contents import contents_text
-from uniot.runs.files import LABEL_COLUMNS, TRUE_COLUMNS, RunFiles
+from uniot.runs.files import LABEL_COLUMNS, SOURCE_LABEL_COLUMNS, TRUE_LABEL_COLUMNS, RunFiles
 from uniot.runs.group_descriptions import GroupDescriptions
 from uniot.runs.pictures import write_paths, write_pixels, write_places
 from uniot.runs.texts import write_texts
@@ -154,9 +154,10 @@ class RunWriter:
         """Write scores as JSON."""
         write_text(self.files.metrics, json.dumps(values, indent=2) + "\n")
 
-    def write_true_labels(self, lines: Iterable[tuple[str, object]]) -> None:
-        """Write the true labels that the run was scored with, for the report: name and class per target sample."""
-        write_table(self.files.true_labels, TRUE_COLUMNS, lines, keep_empty=True)
+    def write_true_labels(self, names: Sequence[str], labels: Iterable[object]) -> None:
+        """Write the true labels that the run was scored with, for its report; nothing else reads them."""
+        lines = ((name, as_utf8(str(label))) for name, label in zip(names, labels, strict=True))
+        write_table(self.files.true_labels, TRUE_LABEL_COLUMNS, lines, keep_empty=True)
 
     def write_report(self, page: str) -> Path:
         """Write the HTML report.
@@ -174,6 +175,10 @@ class RunWriter:
     def write_labels(self, lines: Iterable[Sequence[object]]) -> None:
         """Write the labels that people gave on the labelling page: path, label, decision and group per line."""
         write_table(self.files.labels, LABEL_COLUMNS, lines, keep_empty=True)
+
+    def write_source_labels(self, lines: Iterable[Sequence[object]]) -> None:
+        """Write what people said about labels of the source: path, label and decision per line; no file without any."""
+        write_table(self.files.source_labels, SOURCE_LABEL_COLUMNS, lines)
 
     def write_skipped(self, skipped: Sequence[Skipped]) -> None:
         """Write the images that could not be read, with the reason; no file if there are none."""

@@ -13,7 +13,7 @@ from typing import Any
 from uniot.config import ImageSettings, Settings
 from uniot.io.predictions import COLUMNS
 from uniot.metrics.evaluate import SCORE_MEANINGS, Evaluation
-from uniot.runs.files import LABEL_COLUMNS, TRUE_COLUMNS
+from uniot.runs.files import LABEL_COLUMNS, SOURCE_LABEL_COLUMNS, TRUE_LABEL_COLUMNS
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -41,10 +41,18 @@ def run_schemas() -> dict[str, dict[str, Any]]:
             group_confidence=_or_empty(_FRACTION_CELL, "How clearly an unknown sample belongs to its group."),
         ),
         "metrics.json": _metrics(),
-        "true_labels.csv": _table("The true labels that the run was scored with.", TRUE_COLUMNS),
         "history.csv": _history(),
         "names.csv": _labels("The labels by people that the run began with."),
         "labels.csv": _labels("The labels that people gave to samples of the run."),
+        "source_labels.csv": _table(
+            "What people said about labels of the source.",
+            SOURCE_LABEL_COLUMNS,
+            label=_described(_TEXT, "The label that the sample gets; empty if it is dropped."),
+            decision={"enum": ["right", "changed", "dropped", ""]},
+        ),
+        "true_labels.csv": _table(
+            "The true labels that the run was scored with, one row per target sample.", TRUE_LABEL_COLUMNS
+        ),
         "skipped.csv": _table("Samples that could not be read.", ("path", "reason")),
         "duplicates.csv": _table("Files that are in both collections, byte for byte.", ("source", "target")),
         "suspect_labels.csv": _table(

@@ -4,6 +4,7 @@ import { makeViewer } from "./viewer.js";
 import { about, allCategories, classHere, current, exists, groupHere, samples, thumbnail, titleOf } from "./state.js";
 import { byId } from "./dom.js";
 import { destinations } from "./destinations.js";
+import { DOUBTFUL, addressOf, like, readList, selectionOf } from "./lists.js";
 import { makeDragging } from "./dragging.js";
 import { makeNextSteps } from "./next_steps.js";
 import { Gallery } from "./gallery.js";
@@ -12,16 +13,17 @@ import { choose } from "./picker.js";
 import { makeQuestions } from "./questions.js";
 import { makeQueue } from "./queue.js";
 import { remember } from "./preferences.js";
-import { Problem, act, readGallery, readQuestions, readState, sendImport, writeExport } from "./server.js";
+import { Problem, act, readGallery, readQuestions, readSource, readState, sendImport, tellSource, writeExport } from "./server.js";
+import { hasSource, makeSource } from "./source.js";
 import { say, showHeading, showNameNote, showPager, showCategories, showProgress, showSelection, showSimilar } from "./render.js";
 
 const gallery = new Gallery(byId("gallery"), {
   sourceOf: about.pictures ? (row) => thumbnail("target", row) : null,
   hasTexts: about.texts,
-  onSelect: () => showSelection(gallery.selected),
+  onSelect: () => showSelected(),
   onLook: (index) => look(index),
 });
-const look = makeViewer(gallery);
+const look = makeViewer(gallery, { onLike: (row) => goToList(like(row), false) });
 
 // Requests are sent one after another, so that each has the state after the previous one.
 
@@ -40,11 +42,16 @@ function enqueue(work) {
   return queue;
 }
 
+const MOST_ON_MAP = 5000;
 const isAsking = () => current.mode === "questions";
-const wanted = () => ({ category: current.category, page: current.page, order: byId("order").value, search: byId("search").value.trim(), everywhere: byId("everywhere").checked });
+const isSource = () => current.mode === "source";
+const wanted = () => ({ category: current.category, page: current.page, order: byId("order").value, search: byId("search").value.trim(), everywhere: byId("everywhere").checked, listed: current.list });
+/** What is asked about: the list of the page, from the first sample on that was not passed over; null without a list. */
+const listed = () => (current.list ? { listed: current.list, at: questions.following() } : null);
 
 async function show() {
-  if (isAsking()) return showQuestions(await readQuestions());
+  if (isSource()) return showSource(await readSource());
+  if (isAsking()) return showQuestions(await readQuestions(listed()));
   if (!exists(current.category)) [current.category, current.page] = [allCategories()[0], 0];
   const view = await readGallery(wanted());
   if (view.revision !== current.state.revision) current.state = await readState();
@@ -53,18 +60,32 @@ async function show() {
 
 async function showQuestions(view) {
   if (view.revision !== current.state.revision) current.state = await readState();
-  history.replaceState(null, "", "#questions");
+  history.replaceState(null, "", current.list ? addressOf(current.list, true) : "#questions");
   showMode();
   showProgress();
   showCategories(go);
   questions.show(view);
 }
 
-/** Shows the questions or the groups, and which of the two in the header. */
+function showSelected() {
+  showSelection(gallery.selected);
+  if (gallery.selected.size) byId("on-map").href = `/report#${selectionOf([...gallery.selected].slice(0, MOST_ON_MAP))}`;
+}
+
+function showSource(view) {
+  history.replaceState(null, "", "#source-labels");
+  showMode();
+  source.show(view);
+}
+
+/** Shows the questions, the groups or the source labels, and which of them in the header. */
 function showMode() {
   byId("questions").hidden = !isAsking();
-  for (const id of ["group-view", "show-sidebar", "progress-area"]) byId(id).hidden = isAsking();
-  for (const [id, isHere] of [["show-questions", isAsking()], ["show-groups", !isAsking()]]) {
+  byId("source-view").hidden = !isSource();
+  for (const id of ["group-view", "show-sidebar", "progress-area"]) byId(id).hidden = isAsking() || isSource();
+  for (const id of ["undo", "redo"]) byId(id).hidden = isSource();
+  const isDoubtful = current.list === DOUBTFUL;
+  for (const [id, isHere] of [["show-questions", isAsking() && !isDoubtful], ["show-doubtful", isDoubtful], ["show-groups", current.mode === "groups" && !isDoubtful], ["show-source", isSource()]]) {
     if (isHere) byId(id).setAttribute("aria-current", "page");
     else byId(id).removeAttribute("aria-current");
   }
@@ -74,7 +95,8 @@ function showView(view) {
   if (view.category !== current.category) gallery.selected.clear();
   current.view = view;
   [current.category, current.page] = [view.category, view.page];
-  history.replaceState(null, "", `#${current.category}${current.page ? `:${current.page + 1}` : ""}`);
+  const page = current.page ? `:${current.page + 1}` : "";
+  history.replaceState(null, "", current.list ? addressOf(current.list, false) : `#${current.category}${page}`);
   showMode();
   showProgress();
   showCategories(go);
@@ -82,17 +104,19 @@ function showView(view) {
   showSimilar(go, mergeInto);
   showPager();
   gallery.show(current.view.samples);
-  showSelection(gallery.selected);
+  showSelected();
 }
 
-function go(category, page = 0) {
+function go(category, page = 0, list = "") {
   return enqueue(async () => {
-    if (category !== current.category || isAsking()) {
+    const isOther = category !== current.category || list !== current.list;
+    if (isOther || current.mode !== "groups") {
       gallery.selected.clear();
-      history.pushState(null, "", `#${category}`);
+      history.pushState(null, "", list ? addressOf(list, false) : `#${category}`);
     }
     current.mode = "groups";
-    if (category !== current.category) clearSearch();
+    current.list = list;
+    if (isOther) clearSearch();
     [current.category, current.page] = [category, page];
     gallery.current = 0;
     await show();
@@ -103,17 +127,45 @@ function go(category, page = 0) {
 
 function goToQuestions() {
   return enqueue(async () => {
-    if (!isAsking()) history.pushState(null, "", "#questions");
-    current.mode = "questions";
+    if (!isAsking() || current.list) history.pushState(null, "", "#questions");
+    [current.mode, current.list] = ["questions", ""];
     await show();
     window.scrollTo({ top: 0 });
   });
 }
 
+/** Shows a list across groups and classes: one sample after another, or all together. */
+function goToList(list, asks) {
+  if (!asks) return go(exists(current.category) ? current.category : allCategories()[0], 0, list);
+  return enqueue(async () => {
+    history.pushState(null, "", addressOf(list, true));
+    if (list !== current.list) questions.forgetPassed();
+    [current.mode, current.list] = ["questions", list];
+    await show();
+    window.scrollTo({ top: 0 });
+  });
+}
+
+function goToSource() {
+  return enqueue(async () => {
+    if (!isSource()) history.pushState(null, "", "#source-labels");
+    [current.mode, current.list] = ["source", ""];
+    await show();
+    source.go(0);
+    window.scrollTo({ top: 0 });
+  });
+}
+
+const goToDoubtful = () => goToList(DOUBTFUL, about.asks);
+const goToLike = () => {
+  if (isAsking()) return questions.row() !== null && goToList(like(questions.row()), false);
+  return withSelection(([row]) => goToList(like(row), false));
+};
+
 const goToGroups = () => go(exists(current.category) ? current.category : allCategories()[0], current.page);
 
 async function actAndShow(action) {
-  const answer = await act(current.state.revision, action, isAsking() ? null : wanted());
+  const answer = await act(current.state.revision, action, isAsking() ? null : wanted(), isAsking() ? listed() : null);
   current.state = answer.state;
   if (isAsking()) await showQuestions(answer.questions);
   else showView(answer.view);
@@ -152,7 +204,20 @@ const importText = (text) =>
     return answer.message;
   });
 const finish = makeNextSteps({ exportAs, importText });
-const questions = makeQuestions({ tell: (row, answer) => perform({ kind: "answer", row, answer }) });
+const questions = makeQuestions({
+  tell: (row, answer) => perform({ kind: "answer", row, answer }),
+  pass: () => enqueue(show),
+});
+const source = makeSource({
+  decide: async (row, decision, label) => {
+    let answer = null;
+    await enqueue(async () => {
+      answer = await tellSource(row, decision, label);
+      say(answer.message);
+    });
+    return answer;
+  },
+});
 const openQueue = makeQueue({
   label: (row, label) => perform({ kind: "label", row, label }),
   discard: (row) => perform({ kind: "move", rows: [row], to: "discarded" }),
@@ -213,7 +278,7 @@ function goToNeighbour(steps) {
 
 function turnPage(pages) {
   const page = current.page + pages;
-  if (page >= 0 && page < current.view.pages) go(current.category, page);
+  if (page >= 0 && page < current.view.pages) go(current.category, page, current.list);
 }
 
 function clearSearch() {
@@ -222,7 +287,7 @@ function clearSearch() {
 }
 
 /** Shows what a search finds, on its first page. */
-const search = () => go(current.category, 0);
+const search = () => go(current.category, 0, current.list);
 
 function openSidebar(open) {
   byId("sidebar").classList.toggle("open", open);
@@ -230,11 +295,23 @@ function openSidebar(open) {
 }
 
 function readAddress() {
+  if (hasSource && location.hash === "#source-labels") {
+    [current.mode, current.list] = ["source", ""];
+    if (!exists(current.category)) [current.category, current.page] = [allCategories()[0], 0];
+    return;
+  }
+  const found = readList(location.hash);
+  current.list = found?.list ?? "";
+  if (found) {
+    current.mode = found.asks ? "questions" : "groups";
+    if (!exists(current.category)) [current.category, current.page] = [allCategories()[0], 0];
+    return;
+  }
   const isFirst = location.hash === "" && about.opens_at === "questions";
   current.mode = about.asks && (isFirst || location.hash === "#questions") ? "questions" : "groups";
-  const found = /^#((?:group|class)-\d+|discarded)(?::(\d+))?$/.exec(location.hash);
-  const page = Math.max(0, Number(found?.[2] ?? 1) - 1);
-  [current.category, current.page] = found && exists(found[1]) ? [found[1], page] : [allCategories()[0], 0];
+  const place = /^#((?:group|class)-\d+|discarded)(?::(\d+))?$/.exec(location.hash);
+  const page = Math.max(0, Number(place?.[2] ?? 1) - 1);
+  [current.category, current.page] = place && exists(place[1]) ? [place[1], page] : [allCategories()[0], 0];
 }
 
 // Controls.
@@ -246,6 +323,11 @@ const controls = {
   "show-queue": openQueue,
   "show-finish": finish,
   "show-help": () => byId("help").showModal(),
+  "list-all": () => goToList(current.list, false),
+  "list-asks": () => goToList(current.list, true),
+  "list-end": goToQuestions,
+  pass: () => questions.pass(),
+  "question-like": goToLike,
   "settled-groups": goToGroups,
   "settled-finish": finish,
   "next-unnamed": goToUnnamed,
@@ -263,14 +345,17 @@ const controls = {
   "put-back": putBack,
   discard: () => moveTo("discarded"),
   look: () => look(gallery.samples.findIndex((one) => gallery.selected.has(one.row))),
+  "more-like": goToLike,
   clear: () => gallery.clear(),
 };
 for (const [id, work] of Object.entries(controls)) byId(id).addEventListener("click", work);
 
 for (const [link, work] of [
-  [document.querySelector(".skip"), () => (isAsking() ? byId("question-title").focus() : gallery.focus())],
+  [document.querySelector(".skip"), () => (isSource() ? source.go(0) : isAsking() ? byId("question-title").focus() : gallery.focus())],
   [byId("show-questions"), goToQuestions],
   [byId("show-groups"), goToGroups],
+  [byId("show-doubtful"), goToDoubtful],
+  [byId("show-source"), goToSource],
 ]) {
   link.addEventListener("click", (event) => {
     event.preventDefault();
@@ -281,7 +366,7 @@ for (const control of document.querySelectorAll(".of-pictures")) control.hidden 
 makeDragging(gallery, byId("sidebar"), moveTo);
 remember("uniot-label-go-on", byId("go-on"), () => {});
 remember("uniot-label-size", byId("size"), (size) => { byId("gallery").dataset.size = size; });
-byId("order").addEventListener("change", () => go(current.category, 0));
+byId("order").addEventListener("change", () => go(current.category, 0, current.list));
 let typing;
 byId("search").addEventListener("input", () => {
   clearTimeout(typing);
@@ -315,6 +400,8 @@ const ofQuestions = [
   { keys: ["n"], about: "it is of none of your classes", run: () => questions.none() },
   { keys: ["s"], about: "you cannot tell", run: () => questions.unsure() },
   { keys: ["1", "2", "3"], about: "it is of the first, second or third class that is shown", run: (key) => questions.nearest(key - 1) },
+  { keys: ["→"], about: "in a list: leave this one for later" },
+  { keys: ["r"], about: `show more ${one}s like this one`, run: goToLike },
   { keys: ["z", "u", "Ctrl+z"], about: "undo", run: () => step("undo") },
   { keys: ["Ctrl+y"], about: "redo", run: () => step("redo") },
   { keys: ["g"], about: "go to the groups", run: goToGroups },
@@ -335,6 +422,7 @@ const ofGroups = [
   { keys: ["c"], about: `assign the selected ${one}s, or the group, to a known class`, run: () => send(true) },
   { keys: ["g"], about: `make a new group of the selected ${one}s`, run: () => moveTo("new") },
   { keys: ["x", "Delete"], about: `discard the selected ${one}s`, run: () => moveTo("discarded") },
+  { keys: ["r"], about: `show more ${one}s like the first one that is selected`, run: goToLike },
   { keys: ["s"], about: "split the group in two", run: split },
   { keys: ["z", "Ctrl+z"], about: "undo", run: () => step("undo") },
   { keys: ["y", "Ctrl+y"], about: "redo", run: () => step("redo") },
@@ -342,14 +430,26 @@ const ofGroups = [
   { keys: ["."], about: "next page", run: () => turnPage(1) },
   ...(about.asks ? [{ keys: ["q"], about: "go to the questions", run: goToQuestions }] : []),
 ];
+const ofSource = [
+  { keys: ["y"], about: "the sample is of the class that it looks like", run: () => source.suggested() },
+  { keys: ["k"], about: "its label is right", run: () => source.right() },
+  { keys: ["c"], about: "it is of another class", run: () => source.another() },
+  { keys: ["x", "Delete"], about: "drop it: leave it out of the next run", run: () => source.drop() },
+  { keys: ["z"], about: "withdraw what was said about it", run: () => source.withdraw() },
+  { keys: ["ArrowDown"], about: "go to the next one", run: () => source.go(1) },
+  { keys: ["ArrowUp"], about: "go to the previous one", run: () => source.go(-1) },
+  { keys: ["g"], about: "go to the groups", run: goToGroups },
+];
 const everywhere = [
+  { keys: ["d"], about: "go to the most doubtful predictions, across all groups and classes", run: goToDoubtful },
   { keys: ["l"], about: `label one by one, the most useful ${one}s first`, run: openQueue },
   { keys: ["e"], about: "finish: next steps, export and import", run: finish },
   { keys: ["?"], about: "show this help", run: () => byId("help").showModal() },
 ];
 listenToShortcuts([
   ...(about.asks ? [{ title: "Questions", isOn: isAsking, keys: ofQuestions }] : []),
-  { title: "Groups", isOn: () => !isAsking(), keys: ofGroups },
+  { title: "Groups", isOn: () => current.mode === "groups", keys: ofGroups },
+  ...(hasSource ? [{ title: "Source labels", isOn: isSource, keys: ofSource }] : []),
   { title: "Everywhere", isOn: () => true, keys: everywhere },
 ]);
 
@@ -357,7 +457,7 @@ listenToShortcuts([
 window.addEventListener("focus", () =>
   enqueue(async () => {
     const latest = await readState();
-    if (latest.revision === current.state.revision) return;
+    if (latest.revision === current.state.revision || isSource()) return;
     current.state = latest;
     await show();
     say("Labels were changed in another tab. This page now shows the latest state.");
@@ -370,6 +470,13 @@ window.addEventListener("popstate", () =>
     await show();
   }),
 );
+
+document.addEventListener("keydown", (event) => {
+  if (event.key !== "ArrowRight" || !isAsking() || !current.list || event.target.closest("input, select, dialog") || document.querySelector("dialog[open]")) return;
+  if (event.altKey || event.ctrlKey || event.metaKey || event.defaultPrevented) return;
+  event.preventDefault();
+  questions.pass();
+});
 
 readAddress();
 enqueue(show);

@@ -1,6 +1,6 @@
 // The questions: is this sample of one of the classes? One at a time, the most useful first.
 
-import { about, beliefText, current, exemplarOf, hintOf, thumbnail } from "./state.js";
+import { about, beliefText, current, exemplarOf, hintOf, samples, thumbnail } from "./state.js";
 import { breakable, byId, count, element, picture } from "./dom.js";
 import { choose } from "./picker.js";
 import { similarityText } from "./render.js";
@@ -14,12 +14,51 @@ const large = (row) => `/pictures/target/${row}/large?run=${about.version}`;
 /**
  * @param tell called with a row and an answer: a class, the label of unknown samples, or null for "cannot tell"; resolves
  *   when it is saved and the next question is there
- * @returns functions to show a question and to answer it: `show(view)`, `yes()`, `none()`, `unsure()`, `nearest(index)`
- *   and `another()`
+ * @param pass called when another sample of a list is to be shown without an answer about this one
+ * @returns functions to show a question and to answer it: `show(view)`, `none()`, `unsure()`, `nearest(index)` and
+ *   `another()`; of a list `pass()`, `forgetPassed()` and `following()`; `row()` is what is asked about
  */
-export function makeQuestions({ tell }) {
+export function makeQuestions({ tell, pass }) {
   let question = null;
   let isBusy = false;
+  // Of a list: the samples that come next, and those that a person left for later.
+  let strip = [];
+  const passed = new Set();
+  let chosen = null;
+
+  /** The row to ask about next, of a list; null for the first one without an answer. */
+  function following() {
+    if (chosen !== null) return chosen;
+    if (!passed.size) return null;
+    return strip.find((one) => one.row !== question?.row && !passed.has(one.row))?.row ?? null;
+  }
+
+  async function passOver() {
+    if (question === null || isBusy || strip.length < 2) return;
+    passed.add(question.row);
+    await pass();
+  }
+
+  async function take(row) {
+    chosen = row;
+    await pass();
+  }
+
+  function showList(listed) {
+    byId("listed").hidden = !listed;
+    byId("pass").hidden = !listed || listed.following.length < 2;
+    strip = listed?.following ?? [];
+    if (!listed) return;
+    byId("listed-title").textContent = listed.title;
+    byId("listed-note").textContent = `${listed.open} of ${samples(listed.total)} without an answer. ${listed.note}`;
+    byId("listed-following").replaceChildren(...strip.map((one) => {
+      const source = thumbnail("target", one.row);
+      const button = element("button", { type: "button", className: "quiet", title: one.name, aria: { label: `Ask about ${one.name}`, pressed: String(one.row === question?.row) } },
+        source ? picture(source) : element("span", { className: "name", dir: "auto", textContent: one.text ?? one.name }));
+      button.addEventListener("click", () => take(one.row));
+      return element("li", {}, button);
+    }));
+  }
 
   /** Answers about the sample on the screen; a key that is pressed before the next one is there does nothing. */
   async function answer(said) {
@@ -101,6 +140,10 @@ export function makeQuestions({ tell }) {
   /** Loads the pictures that probably come next, while a person looks at this one. */
   async function preload({ row }) {
     if (!about.pictures) return;
+    if (strip.length) {
+      for (const next of strip.slice(1, 3)) new Image().src = large(next.row);
+      return;
+    }
     try {
       const { rows } = await readFollowing(row);
       for (const next of rows) new Image().src = large(next);
@@ -112,11 +155,16 @@ export function makeQuestions({ tell }) {
   function show(view) {
     const isOther = view.question?.row !== question?.row;
     question = view.question;
+    chosen = null;
+    // All that is left was left for later: it is shown again.
+    if (question !== null && passed.has(question.row)) passed.clear();
+    showList(view.listed);
     showShare(view);
     byId("question").hidden = question === null;
-    byId("settled").hidden = !view.settled;
+    // Somebody who goes through a list does it for the samples of the list, not for the share of the unknown.
+    byId("settled").hidden = view.listed ? question !== null : !view.settled;
     byId("settled-text").textContent =
-      question === null ? `Every ${about.words.one} has an answer.` : "More answers will hardly change this.";
+      question === null ? `Every ${about.words.one} ${view.listed ? "of this list " : ""}has an answer.` : "More answers will hardly change this.";
     if (question === null) return;
     showSample();
     if (isOther) preload(question);
@@ -128,5 +176,12 @@ export function makeQuestions({ tell }) {
   byId("answer-none").addEventListener("click", () => answer(about.unknown));
   byId("answer-unsure").addEventListener("click", () => answer(null));
 
-  return { show, nearest, another, none: () => answer(about.unknown), unsure: () => answer(null) };
+  return {
+    show, nearest, another, following,
+    none: () => answer(about.unknown),
+    unsure: () => answer(null),
+    pass: passOver,
+    forgetPassed: () => passed.clear(),
+    row: () => question?.row ?? null,
+  };
 }

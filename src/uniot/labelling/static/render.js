@@ -50,7 +50,7 @@ function showCategoryList(list, items, go) {
     size.textContent = one.size;
     size.title = samples(one.size);
     link.classList.toggle("named", isGroup(one) && one.name !== "");
-    if (one.category !== current.category) link.removeAttribute("aria-current");
+    if (one.category !== current.category || current.list) link.removeAttribute("aria-current");
     else if (!link.hasAttribute("aria-current")) {
       link.setAttribute("aria-current", "page");
       link.scrollIntoView({ block: "nearest" });
@@ -72,7 +72,11 @@ export function showHeading(take) {
   const here = groupHere();
   const { total } = current.view;
   byId("title").textContent = titleHere(here);
-  byId("subtitle").textContent = isSearch() ? describeSearch(total) : samples(total) + describeCategory();
+  const { listed } = current.view;
+  const described = listed ? `${samples(total)}. ${listed.note}` : samples(total) + describeCategory();
+  byId("subtitle").textContent = isSearch() ? describeSearch(total) : described;
+  byId("list-asks").hidden = !listed || !about.asks;
+  for (const id of ["order", "order-label"]) byId(id).hidden = listed !== null;
   showWords(here, take);
   for (const id of ["name-form", "group-tools"]) byId(id).hidden = here === null;
   byId("split").disabled = here !== null && here.size < 2;
@@ -85,13 +89,14 @@ export function showHeading(take) {
 }
 
 function titleHere(here) {
+  if (current.view.listed) return current.view.listed.title;
   if (current.view.everywhere) return "Search everywhere";
   if (here) return here.name ? `Group ${here.number}: ${here.name}` : nameOf(here);
   return classHere()?.name ?? "Discarded";
 }
 
 const isSearch = () => byId("search").value.trim() !== "";
-const describeSearch = (total) => `${samples(total)} found ${current.view.everywhere ? "in all groups and classes" : "here"}`;
+const describeSearch = (total) => `${samples(total)} found ${current.view.everywhere && !current.view.listed ? "in all groups and classes" : "here"}`;
 
 /** Shows what is typical of the group, and names that are suggested for it. */
 function showWords(here, take) {
@@ -171,6 +176,7 @@ export function showPager() {
 function emptyText() {
   const { one } = about.words;
   if (isSearch()) return `No ${one} ${current.view.everywhere ? "" : "here "}contains these words.`;
+  if (current.view.listed) return `Every ${one} of this list has an answer.`;
   return current.category === "discarded" ? `No ${one} is discarded.` : `No ${one} is in this class.`;
 }
 
@@ -182,6 +188,7 @@ export function showSelection(selected) {
   byId("put-back").hidden = current.category !== "discarded" && !shown.some((one) => one.by_hand && selected.has(one.row));
   byId("discard").hidden = current.category === "discarded" && !everywhere;
   byId("look").hidden = selected.size !== 1 || !shown.some((one) => selected.has(one.row));
+  byId("more-like").hidden = selected.size !== 1;
   const isWhole = selected.size > 0 && shown.every((one) => selected.has(one.row));
   byId("select-page").textContent = isWhole ? "Unselect this page" : "Select this page";
 }

@@ -27,12 +27,17 @@ const post = (path, body) =>
   ask(path, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) });
 
 export const readState = () => ask("/state");
-export const readGallery = (view) => ask(`/gallery?${new URLSearchParams(view)}`);
+/** A page of a gallery; that of a list is asked for in the body of a request, because a list may be long. */
+export const readGallery = (view) => (view.listed ? post("/gallery", view) : ask(`/gallery?${new URLSearchParams(view)}`));
 export const readText = (collection, row) => ask(`/texts/${collection}/${row}`);
-export const readQuestions = () => ask("/questions");
+/** The next question; `listed` is { listed, at } of the list that it is about, or null. */
+export const readQuestions = (listed) => (listed ? post("/questions", listed) : ask("/questions"));
 export const readFollowing = (row) => ask(`/questions/following?${new URLSearchParams({ row })}`);
-/** Carries out an action; returns the gallery page of `view`, or the next question if it is null. */
-export const act = (seen, action, view) => post("/actions", { seen, action, view, questions: view === null });
+/** Carries out an action; returns the gallery page of `view`, or if that is null the next question, of a list or any. */
+export const act = (seen, action, view, listed) => post("/actions", { seen, action, view, questions: view === null, listed });
 export const readQueue = (count) => ask(`/queue?${new URLSearchParams({ count })}`);
 export const writeExport = (format) => post("/export", { format });
 export const sendImport = (text) => post("/import", { text });
+export const readSource = () => ask("/source-labels");
+/** Saves what is said about the label of a source sample; returns all suspect labels as they are then. */
+export const tellSource = (row, decision, label) => post("/source-labels", { row, decision, label });

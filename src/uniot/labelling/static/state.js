@@ -12,7 +12,8 @@ export const current = {
   mode: "groups", // or "questions"
   category: null,
   page: 0,
-  view: { samples: [], similar: [], total: 0, pages: 1, first: 0 },
+  list: "", // shown in place of the category, or asked about one by one
+  view: { samples: [], similar: [], total: 0, pages: 1, first: 0, listed: null },
 };
 
 export const groupAt = (category) => current.state.groups.find((one) => one.category === category) ?? null;

@@ -22,8 +22,11 @@ export async function fillText(box, sample, isHere) {
   }
 }
 
-/** @returns a function that opens the dialog at an index of the gallery */
-export function makeViewer(gallery) {
+/**
+ * @param onLike called with a row whose like is to be shown
+ * @returns a function that opens the dialog at an index of the gallery
+ */
+export function makeViewer(gallery, { onLike }) {
   const dialog = byId("viewer");
   let index = 0;
 
@@ -51,6 +54,10 @@ export function makeViewer(gallery) {
 
   byId("viewer-previous").addEventListener("click", () => look(index - 1));
   byId("viewer-next").addEventListener("click", () => look(index + 1));
+  byId("viewer-like").addEventListener("click", () => {
+    dialog.close();
+    onLike(gallery.samples[index].row);
+  });
   byId("viewer-select").addEventListener("click", () => {
     gallery.toggle(index);
     showSelected();

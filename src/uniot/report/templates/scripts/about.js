@@ -30,7 +30,13 @@
     words.replaceChildren(address);
   }
 
-  function tell({ heading, lines, where, key, picture, shown }, event, pin) {
+  const buttons = about.querySelector(".buttons");
+  let here = null;
+
+  function tell({ heading, lines, where, key, picture, shown, row = null }, event, pin) {
+    // What moves with the pointer cannot be clicked.
+    here = pin && row !== null ? { row, where } : null;
+    buttons.hidden = here === null;
     title.textContent = heading;
     text.textContent = lines;
     name.textContent = where;
@@ -50,6 +56,8 @@
   const hide = () => { about.hidden = true; about.classList.remove("pinned"); };
   page.about = { tell, pinned, hide, leave: () => { if (!pinned()) hide(); } };
 
+  page.listen("about-label", "click", () => page.act({ title: here.where, rows: [here.row] }));
+  page.listen("about-like", "click", () => page.act({ title: `More like ${here.where}`, selection: `like-${here.row}` }));
   page.listen("about-close", "click", hide);
   link.addEventListener("click", hide);
   document.addEventListener("keydown", (event) => { if (event.key === "Escape") hide(); });

@@ -16,6 +16,7 @@
     image.alt = small.alt;
     name.textContent = button.title;
     const about = row === undefined ? null : page.sampleLines(row);
+    page.byId("large-like").hidden = row === undefined;
     text.textContent = about ? `${about.heading}: ${about.lines}` : "";
     if (!dialog.open) dialog.showModal();
   }
@@ -32,6 +33,11 @@
   page.listen("large-close", "click", () => dialog.close());
   page.listen("large-previous", "click", () => move(-1));
   page.listen("large-next", "click", () => move(1));
+  page.listen("large-like", "click", () => {
+    const { row } = current.closest("li").dataset, { title } = current;
+    dialog.close();
+    page.act({ title: `More like ${title}`, selection: `like-${row}` });
+  });
   dialog.addEventListener("click", (event) => { if (event.target === dialog) dialog.close(); });
   dialog.addEventListener("keydown", (event) => {
     if (event.key === "ArrowLeft") move(-1);

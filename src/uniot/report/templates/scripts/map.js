@@ -127,7 +127,7 @@
     const [row, ofTarget, category, ofClass, picture] = data.points[point];
     if (!page.isDrawn(point)) return;
     if (ofTarget) {
-      page.about.tell({ ...page.sampleLines(row), picture }, event, pin);
+      page.about.tell({ ...page.sampleLines(row), picture, row }, event, pin);
     } else {
       const key = category < 0 ? null : data.categories[category][1];
       const lines = category < 0 ? "source; the class was not found in the target" : "source, labelled";

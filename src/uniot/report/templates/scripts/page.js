@@ -31,6 +31,10 @@ const page = (() => {
     isSelected: () => null,
     isDrawn: () => true,
     isKindShown: () => true,
+    selectedRows: () => [],
+    selectRows: () => 0,
+    downloadRows: () => {},
+    act: () => {},
 
     sampleLines(row) {
       const [where, confidence, inGroup, nearest, category, ofTruth] = data.samples[row];

@@ -15,7 +15,7 @@
   function tell() {
     const count = selected.size;
     result.value = count ? `${count.toLocaleString("en")} selected` : "";
-    for (const id of ["map-download", "map-deselect"]) page.byId(id).disabled = !count;
+    for (const id of ["map-label", "map-download", "map-deselect"]) page.byId(id).disabled = !count;
   }
 
   function select(points) {
@@ -32,10 +32,11 @@
   const quoted = (value) => (/[",\r\n]/.test(value) ? `"${value.replaceAll('"', '""')}"` : value);
   const field = (value) => quoted(typeof value === "string" ? text(value) : String(value));
 
-  function asCsv() {
+  const selectedRows = () => [...selected].map((point) => data.points[point][0]);
+
+  function asCsv(rows) {
     const lines = [["path", "label", "group", "confidence"]];
-    const rows = [...selected].map((point) => data.points[point][0]).sort((one, other) => one - other);
-    for (const row of rows) {
+    for (const row of [...rows].sort((one, other) => one - other)) {
       const [name, confidence, , , category] = data.samples[row];
       const [, , known, index, label] = data.categories[category];
       lines.push([name, label, known || index < 0 ? "" : index, confidence.toFixed(6)]);
@@ -43,13 +44,19 @@
     return lines.map((line) => `${line.map(field).join(",")}\r\n`).join("");
   }
 
-  function download() {
+  page.selectedRows = selectedRows;
+  // Returns how many of the rows are drawn on the map, which are selected there.
+  page.selectRows = (rows) => {
+    select(rows.map((row) => page.pointOfRow.get(row)).filter((point) => point !== undefined));
+    return selected.size;
+  };
+  page.downloadRows = (rows) => {
     const link = document.createElement("a");
-    link.href = URL.createObjectURL(new Blob([asCsv()], { type: "text/csv;charset=utf-8" }));
+    link.href = URL.createObjectURL(new Blob([asCsv(rows)], { type: "text/csv;charset=utf-8" }));
     link.download = "selected.csv";
     link.click();
     setTimeout(() => URL.revokeObjectURL(link.href), 60000);
-  }
+  };
 
   lasso.addEventListener("click", () => {
     lasso.setAttribute("aria-pressed", String(!isLasso()));
@@ -57,7 +64,7 @@
   });
   page.listen("map-select-all", "click", () => select(data.points.keys()));
   page.listen("map-deselect", "click", () => select([]));
-  page.listen("map-download", "click", download);
+  page.listen("map-download", "click", () => page.downloadRows(selectedRows()));
   const trim = () => { if (selected.size) select(selected); };
   page.on("filter", trim);
   page.on("kinds", trim);
