@@ -591,8 +591,9 @@ _LARGEST_SPREAD = 70.0
 _LEAST_COLUMN_SUM = float(np.finfo(np.float32).tiny)
 # Up to this many classes, or products, the full Jacobian costs less than the passes that it saves.
 _FULL_JACOBIAN_CLASSES, _FULL_JACOBIAN_PRODUCTS = 64, 1 << 25
-_CHUNK_ENTRIES = 1 << 19
-_BLOCK_ENTRIES = 1 << 16
+# Threads hand the interpreter to each other between two operations, which takes as long as one on 20 000 numbers.
+_CHUNK_ENTRIES = 1 << 20
+_BLOCK_ENTRIES = 1 << 17
 # Products of matrices with more rows and few columns take longer per row.
 _PRODUCT_ROWS = 2048
 # On x86-64 NumPy computes exponentials of float32 with vector instructions of its own.
@@ -732,7 +733,11 @@ class Kernel:
 
     def _allocated(self) -> Tensor:
         rows = self.problem.rows
-        return rows.chunk(0, 1).new_empty(len(rows), rows.n_classes)
+        like = rows.chunk(0, 1)
+        if not like.is_cpu:
+            return like.new_empty(len(rows), rows.n_classes)
+        # NumPy asks for huge pages, which the system hands out several times faster than small ones.
+        return torch.from_numpy(np.empty((len(rows), rows.n_classes), dtype=like.numpy().dtype))
 
     def _log_scaling(self, potential: np.ndarray) -> tuple[np.ndarray, float]:
         """Move the centre of the kernel if it is too far from the potential.
@@ -815,22 +820,23 @@ def _exponential(values: Tensor) -> None:
 
 def _product(kernel: Tensor, scaling: Tensor) -> Tensor:
     """Return the product of a matrix and a vector, by NumPy on a CPU."""
-    return torch.from_numpy(kernel.numpy() @ scaling.numpy()) if kernel.is_cpu else torch.mv(kernel, scaling)
+    return torch.from_numpy(np.dot(kernel.numpy(), scaling.numpy())) if kernel.is_cpu else torch.mv(kernel, scaling)
 
 
 def _sums(chunk: Chunk, scaling: np.ndarray, f: float, n_more: int) -> np.ndarray:
     """Return the column sums of a chunk and, in `n_more` further rows, its part of the Jacobian or of its diagonal.
 
-    Computed with NumPy, whose matrix-vector products are three times as fast as torch's on a CPU.
+    Computed with NumPy, whose matrix-vector products are three times as fast as torch's on a CPU; by `dot`, during which
+    other threads can run, which `@` does not allow.
     """
     kernel, log_factor = chunk.arrays
     sums = np.zeros((1 + n_more, len(scaling)))
-    row_sums = kernel @ scaling.astype(kernel.dtype)
+    row_sums = np.dot(kernel, scaling.astype(kernel.dtype))
     u = np.log(row_sums)
     u *= -f
     u += log_factor
     np.exp(u, out=u)
-    sums[0] = u @ kernel
+    sums[0] = np.dot(u, kernel)
     if not n_more:
         return sums
     u /= row_sums
@@ -843,9 +849,10 @@ def _sums(chunk: Chunk, scaling: np.ndarray, f: float, n_more: int) -> np.ndarra
         if n_more > 1:
             # torch multiplies rows by one number each in half the time of NumPy.
             torch.mul(chunk.kernel[start : start + size], weights[start : start + size], out=scratch[: len(block)])
-            sums[1:] += copy[: len(block)].T @ block
+            sums[1:] += np.dot(copy[: len(block)].T, block)
         else:
-            sums[1] += u[start : start + size] @ np.multiply(block, block, out=copy[: len(block)])
+            np.multiply(block, block, out=copy[: len(block)])
+            sums[1] += np.dot(u[start : start + size], copy[: len(block)])
     return sums
 
 
