@@ -826,8 +826,8 @@ def _product(kernel: Tensor, scaling: Tensor) -> Tensor:
 def _sums(chunk: Chunk, scaling: np.ndarray, f: float, n_more: int) -> np.ndarray:
     """Return the column sums of a chunk and, in `n_more` further rows, its part of the Jacobian or of its diagonal.
 
-    Computed with NumPy, whose matrix-vector products are three times as fast as torch's on a CPU; by `dot`, during which
-    other threads can run, which `@` does not allow.
+    Computed with NumPy, whose matrix-vector products are three times as fast as torch's on a CPU; by `dot`, because `@`
+    keeps other threads from running.
     """
     kernel, log_factor = chunk.arrays
     sums = np.zeros((1 + n_more, len(scaling)))
