@@ -296,3 +296,15 @@ def test_later_questions_are_also_about_samples_of_uncertain_class():
     about_classes = answers.rows[[4, 6, 8, 10]]
     assert uncertain[about_classes].all()
     assert not uncertain[asked(target, truth, 12)[0].rows[[4, 6, 8, 10]]].all()
+
+
+@pytest.mark.parametrize("size", [1, 70, 399, 400])
+def test_large_targets_are_decided_in_blocks_as_small_ones_are_at_once(size, monkeypatch):
+    whole, truth = made_target()
+    answers, expected = asked(whole, truth, 6)
+    monkeypatch.setattr("uniot.rejection.posterior._ROWS_AT_ONCE", size)
+    target, _ = made_target()
+    posterior = fit_posterior(target, answers)
+    assert posterior.threshold == pytest.approx(expected.threshold, rel=1e-12)
+    of = (target.odds, target.nearest, target.features)
+    torch.testing.assert_close(posterior.known_probability(*of), expected.known_probability(*of), rtol=1e-12, atol=0)

@@ -64,6 +64,8 @@ _MOST_LOCAL_ANSWERS = 300
 _KNOTS = 257
 _CANDIDATES = 256
 _LEAST_WEIGHT = 1e-4
+# Probabilities under every hypothesis are computed for this many samples at once: 40 MB for some hundred hypotheses.
+_ROWS_AT_ONCE = 1 << 14
 _LEAST = 1e-6
 
 
@@ -226,6 +228,15 @@ class Hypotheses:
         ones = torch.ones_like(of_rule)
         return torch.cat([torch.sigmoid(log_odds), ones, 0 * ones], dim=1)
 
+    def mean_known_probability(self, z: Tensor, odds: Tensor, shift: Tensor | None = None) -> Tensor:
+        """Return P(known) of each sample, the mean over the hypotheses, (n_samples,); arguments as above."""
+        # An exported graph is given its samples in blocks.
+        if torch.compiler.is_exporting() or len(z) <= _ROWS_AT_ONCE:
+            return self.known_probability(z, odds, shift) @ self.weight
+        shifts = torch.zeros_like(z) if shift is None else shift
+        blocks = zip(*(values.split(_ROWS_AT_ONCE) for values in (z, odds, shifts)), strict=True)
+        return torch.cat([self.mean_known_probability(*block) for block in blocks])
+
     def told(self, z: Tensor, odds: Tensor, known: Tensor) -> Hypotheses:
         """Return the hypotheses after answers about samples.
 
@@ -297,7 +308,7 @@ class RejectionPosterior:
             features: unit rows, (n_samples, n_features).
         """
         shift = None if self.shift is None else self.shift(features, nearest)
-        return self.hypotheses.known_probability(self.scale(odds), odds, shift) @ self.hypotheses.weight
+        return self.hypotheses.mean_known_probability(self.scale(odds), odds, shift)
 
     def odds(self, known_probability: Tensor) -> Tensor:
         """Return the odds of being known, 1 at the threshold, (n_samples,), from the probabilities."""
@@ -368,14 +379,13 @@ def fit_posterior(target: TargetScores, answers: Answers) -> RejectionPosterior:
     if len(rows) > 1:
         some = _evenly(rows)
         rows, known = rows[some], known[some]
-        by_line = (hypotheses.known_probability(z[rows], target.odds[rows]) @ hypotheses.weight).clamp(0.02, 0.98)
+        by_line = hypotheses.mean_known_probability(z[rows], target.odds[rows]).clamp(0.02, 0.98)
         of_rows = target.features[rows], target.nearest[rows]
         shift, gain = LocalShift.fit(
             *of_rows, torch.logit(by_line), known, target.region, has_few_classes=target.has_few_classes
         )
         hypotheses, moved = hypotheses.explained(gain), shift(target.features, target.nearest)
-    probability = hypotheses.known_probability(z, target.odds, moved)
-    threshold = _threshold_of_largest_h(probability, hypotheses)
+    threshold = _threshold_of_largest_h(hypotheses, z, target.odds, moved)
     return RejectionPosterior(target.scale, hypotheses, shift, threshold, _class_shift(target, said.of_classes))
 
 
@@ -396,22 +406,32 @@ def _evenly(rows: Tensor) -> Tensor:
     return torch.linspace(0, len(rows) - 1, n_rows, dtype=torch.float64).round().long()
 
 
-def _threshold_of_largest_h(probability: Tensor, hypotheses: Hypotheses) -> float:
+def _threshold_of_largest_h(hypotheses: Hypotheses, z: Tensor, odds: Tensor, shift: Tensor | None) -> float:
     """Return the threshold on the mean probability that maximises the expected H-score.
 
     If hardly anything is private, the score of a decision is the fraction of common samples called known; if hardly
     anything is common, that of private samples called unknown.
 
     Args:
-        probability: of being known per hypothesis, (n_samples, n_hypotheses).
         hypotheses: with their weights.
+        z: scores of the target, (n_samples,).
+        odds: largest odds by the rule, (n_samples,).
+        shift: of the log odds, (n_samples,), or None.
     """
-    mean = probability @ hypotheses.weight
+    mean = hypotheses.mean_known_probability(z, odds, shift)
     order = torch.argsort(mean, descending=True, stable=True)
     n_samples = len(order)
     counts = torch.linspace(0, n_samples, min(_CANDIDATES, n_samples) + 1, dtype=torch.float64).round().long()
-    zero = torch.zeros(1, probability.shape[1], dtype=torch.float64)
-    found = torch.cat([zero, probability[order].cumsum(0)])[counts]
+    # Expected number of common samples among the first ones, for each of the counts and each hypothesis.
+    before = torch.zeros(1, len(hypotheses.weight), dtype=torch.float64)
+    sums, n_before = [before], 0
+    for rows in order.split(_ROWS_AT_ONCE):
+        of_rows = None if shift is None else shift[rows]
+        up_to = before + hypotheses.known_probability(z[rows], odds[rows], of_rows).cumsum(0)
+        within = counts[(counts > n_before) & (counts <= n_before + len(rows))]
+        sums.append(up_to[within - n_before - 1])
+        before, n_before = up_to[-1:], n_before + len(rows)
+    found = torch.cat(sums)
     rejected = n_samples - counts[:, None] - (found[-1] - found)
     accuracy, recall = found / found[-1].clamp_min(_LEAST), rejected / (n_samples - found[-1]).clamp_min(_LEAST)
     h_score = 2 * accuracy * recall / (accuracy + recall).clamp_min(_LEAST)
