@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from uniot import __version__
 from uniot.annotations.selections import MOST_SELECTED, selection_text
-from uniot.errors import import_optional
 from uniot.io.files import write_text
 from uniot.io.text import command
 from uniot.report.comparison import KIND_WORDS, RunComparison, Transition
 from uniot.report.sheets import data_uri
+from uniot.report.templating import template_environment, template_text, trusted
 from uniot.report.texts import ReportTexts, ShownText
 from uniot.runs.thumbnails import Picture, read_thumbnails
 
+_COMPARING = "comparing runs"
 _MOST_TRANSITIONS, _MOST_SAMPLES, _MOST_LINES = 60, 24, 200
 _SIDE, _MOST_BYTES = 128, 3_600_000
 # A longer command is hard to paste.
@@ -54,21 +54,9 @@ def write_comparison(found: RunComparison, out: Path) -> None:
 
 def render_comparison(found: RunComparison) -> str:
     """Return the HTML of the page; names are arbitrary text, which the template escapes."""
-    jinja = import_optional("jinja2", "report", "comparing runs")
-    environment = jinja.Environment(
-        loader=jinja.PackageLoader("uniot.report"),
-        autoescape=True,
-        undefined=jinja.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    style = (files("uniot.report") / "templates" / "report.css").read_text(encoding="utf-8")
-    markup = import_optional("markupsafe", "report", "comparing runs").Markup
-    return str(
-        environment.get_template("comparison.html.j2").render(
-            **_content(found), version=__version__, style=markup(style)
-        )
-    )
+    template = template_environment(_COMPARING).get_template("comparison.html.j2")
+    style = trusted(template_text("report.css"), _COMPARING)
+    return str(template.render(**_content(found), version=__version__, style=style))
 
 
 def _content(found: RunComparison) -> dict[str, Any]:

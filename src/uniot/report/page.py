@@ -9,7 +9,6 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from uniot import __version__
@@ -26,6 +25,7 @@ from uniot.report.map import distinct_colours
 from uniot.report.matrices import COSINE, MASS
 from uniot.report.opening import Opening
 from uniot.report.sheets import SHEET_COLUMNS, data_uri, sheets
+from uniot.report.templating import template_environment, template_text, trusted
 from uniot.report.texts import ReportTexts
 from uniot.report.values import ReportValues
 from uniot.runs.thumbnails import Picture, read_thumbnails
@@ -68,21 +68,14 @@ def render(values: ReportValues, live: int | None = None) -> str:
     Names are arbitrary user text: the template escapes all text, `_as_json` escapes the data of scripts, and the
     security policy of the page allows only the scripts below.
     """
-    jinja = import_optional("jinja2", "report", _WRITING)
-    environment = jinja.Environment(
-        loader=jinja.PackageLoader("uniot.report"),
-        autoescape=True,
-        undefined=jinja.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    environment = template_environment(_WRITING)
     environment.filters |= {"as_json": _as_json, "emphasise_numbers": _emphasise_numbers}
     scripts = _page_scripts()
     return str(
         environment.get_template("report.html.j2").render(
             **make_content(values, live),
             version=__version__,
-            style=_trusted(_template_text("report.css")),
+            style=_trusted(template_text("report.css")),
             scripts=[_trusted(script) for script in scripts],
             policy=content_policy(live=live is not None),
         )
@@ -103,7 +96,7 @@ def content_policy(*, live: bool) -> str:
 def _page_scripts() -> tuple[str, ...]:
     """Return the scripts of the page, plotly first."""
     plotly = import_optional("plotly.offline", "report", _WRITING).get_plotlyjs()
-    scripts = [plotly, *(_template_text(f"scripts/{name}.js") for name in _SCRIPTS)]
+    scripts = [plotly, *(template_text(f"scripts/{name}.js") for name in _SCRIPTS)]
     # Browsers convert line ends to line feeds before they compute the digest of a script.
     return tuple(script.replace("\r\n", "\n").replace("\r", "\n") for script in scripts)
 
@@ -122,17 +115,12 @@ def _emphasise_numbers(text: str) -> Any:
 
 
 def _trusted(text: str) -> Any:
-    """Mark text as safe: it is from this package, or was escaped by it."""
-    return import_optional("markupsafe", "report", _WRITING).Markup(text)
+    return trusted(text, _WRITING)
 
 
 @cache
 def _digest(script: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode("ascii")
-
-
-def _template_text(name: str) -> str:
-    return (files("uniot.report") / "templates" / name).read_text(encoding="utf-8")
 
 
 _MAP_BYTES, _HEAD_BYTES = 3_000_000, 200_000
