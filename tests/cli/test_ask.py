@@ -104,7 +104,7 @@ def row_of(line: dict[str, str]) -> int:
 def test_adapt_ends_with_the_share_and_asks_if_it_is_not_settled(adapted):
     _, said = adapted
     assert re.search(UNKNOWN_SHARE, said)
-    assert f"Ten answers settle this: uniot ask {adapted[0]}" in said
+    assert f"Answers narrow this down: uniot ask {adapted[0]}" in said
 
 
 def test_answers_in_the_terminal_are_saved_and_used(asked, run):

@@ -500,7 +500,7 @@ def test_wrong_labels_and_copies_are_listed_and_counted_in_the_last_lines(
     command = ("adapt", tmp_path / "source.npz", tmp_path / "target.npz", "--out", out)
     first, again = uniot(*command), uniot(*command)
     for done in (first, again):
-        assert f"1 source label looks wrong: see {out / 'suspect_labels.csv'}" in done.stdout
+        assert f"1 source label looks wrong, marked clear in {out / 'suspect_labels.csv'}" in done.stdout
         assert "1 pair of samples is nearly the same (1 between the two, 1 of which got the label of" in done.stdout
     with (out / "suspect_labels.csv").open(newline="") as file:
         (line,) = csv.DictReader(file)

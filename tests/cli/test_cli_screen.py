@@ -291,7 +291,7 @@ def test_scores_of_groups_are_dashes_if_no_group_was_found(capsys, monkeypatch):
             11,
             None,
             "11 fit none of your classes well; they are too few or too scattered to say whether they form a new class. "
-            "Look at them with `uniot label run`.",
+            "If you know how many there are, run again with --private-classes. Look at them with `uniot label run`.",
         ),
         (
             1,

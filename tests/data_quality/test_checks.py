@@ -61,7 +61,7 @@ def test_tables_are_written_sorted_and_read_back(checked, tmp_path):
 
 def test_lines_count_what_is_clear_and_how_copies_were_answered(checked, tmp_path):
     labels, copies = checked.lines(tmp_path / SUSPECT_LABELS, tmp_path / NEAR_DUPLICATES)
-    assert labels == f"1 source label looks wrong: see {tmp_path / SUSPECT_LABELS}"
+    assert labels == f"1 source label looks wrong, marked clear in {tmp_path / SUSPECT_LABELS}"
     assert copies == (
         "3 pairs of samples are nearly the same (1 in the source; 2 between the two, 1 of which got the label of the "
         f"source sample): see {tmp_path / NEAR_DUPLICATES}"

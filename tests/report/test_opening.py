@@ -123,7 +123,7 @@ def test_a_wide_interval_calls_for_questions_first(made_run, made_model):
     assert commands_of(run)[:2] == ["uniot ask run", "uniot label run"]
     assert (
         opening_of(run).steps[0].why
-        == f"From {100 * low:.0f} to {100 * high:.0f} % may be unknown; your answers settle it."
+        == f"From {100 * low:.0f} to {100 * high:.0f} % may be unknown; your answers narrow it down."
     )
     assert commands_of(made_run(made_model(), pictures=True))[0] == "uniot ask run --open"
 

@@ -106,7 +106,7 @@ def plain(made_run) -> Page:
 
 def test_the_page_opens_with_the_sentence_and_the_counts(page):
     assert page.words.strip().startswith(
-        "Report of run Method: UniOT Of 25 pictures, 14 are labelled with 2 of your 3 classes; the other 11 are of"
+        "Report of run Method: UniOT Of 25 pictures, 14 are labelled with 2 of your 3 classes; the other 11 look like"
     )
     assert "14 known" in page.words
     assert "2 to 4 are plausible" in page.words

@@ -26,7 +26,8 @@ def said(model) -> str:
     [
         (
             {"interval": (2, 4)},
-            "Of 25 samples, 14 are labelled with 2 of your 3 classes; the other 11 are of about 2 new kinds (2 to 4). "
+            "Of 25 samples, 14 are labelled with 2 of your 3 classes; the other 11 look like about 2 new kinds "
+            "(2 to 4). "
             "1 of your classes was not found.",
         ),
         (
@@ -36,7 +37,7 @@ def said(model) -> str:
         ),
         (
             {"found": (0, 0, 0)},
-            "None of the 11 samples is labelled with your 3 classes: they are of about 2 new kinds.",
+            "None of the 11 samples is labelled with your 3 classes: they look like about 2 new kinds.",
         ),
         (
             {"found": (4, 4, 4), "groups": (5,)},
@@ -44,12 +45,12 @@ def said(model) -> str:
         ),
         (
             {"found": (3, 0, 0)},
-            "Of 14 samples, 3 are labelled with 1 of your 3 classes; the other 11 are of about 2 new kinds. "
+            "Of 14 samples, 3 are labelled with 1 of your 3 classes; the other 11 look like about 2 new kinds. "
             "2 of your classes were not found.",
         ),
         (
             {"found": (4, 4, 4), "groups": (5,), "interval": (1, 3)},
-            "Of 17 samples, 12 are labelled with your 3 classes; the other 5 are of about 1 new kind (1 to 3).",
+            "Of 17 samples, 12 are labelled with your 3 classes; the other 5 look like about 1 new kind (1 to 3).",
         ),
     ],
     ids=["some", "no unknown", "no known", "one group", "one class", "perhaps more groups"],

@@ -494,7 +494,7 @@ def _show_result(
         screen.print(share_sentence(float((~model.target.known).mean()), interval))
         if is_wide(interval):
             # Not wrapped: a command in two lines could not be pasted.
-            print_line(f"Ten answers settle this: {command('ask', out)}")
+            print_line(f"Answers narrow this down: {command('ask', out)}")
     screen.print(judged_by(model))
     show_reliability(model, shown)
     following = {command("report", out): "a page to look at"}

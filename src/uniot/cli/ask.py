@@ -191,7 +191,7 @@ def _ask_in_terminal(session: LabellingSession, opened: Run, run: Path) -> None:
     n_unsure, n_said = int(session.state.cannot_tell.sum()), int(session.state.by_hand.sum())
     if n_unsure and not n_said:
         print_line(f"All {counted(n_unsure, 'answer')} are “cannot tell”, so that nothing changes.")
-    show_next({command("report", run): "a page to look at", command("ask", run): "more questions"})
+    show_next_after_answers(run, session)
 
 
 def _show_question(question: Question, opened: Run, number: int) -> None:
@@ -283,6 +283,15 @@ def _undo(session: LabellingSession, n_answered: int) -> int:
     print_line(session.act(Undo(kind="undo", of=step.id), session.revision).message)
     show_share(session)
     return 1
+
+
+def show_next_after_answers(run: Path, session: LabellingSession) -> None:
+    """Print what to do after some answers."""
+    following = {command("report", run): "a page to look at"}
+    if session.estimate().unknown:
+        following[command("label", run)] = "look at the unknown, and name the new groups"
+    following[command("ask", run)] = "more questions"
+    show_next(following)
 
 
 def show_share(session: LabellingSession) -> None:

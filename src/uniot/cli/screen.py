@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from uniot.training.domains import ImagePair
     from uniot.training.model import AdaptedModel
 
-_MOST_LINES = 15
+_MOST_LINES = 40
 _PACKAGE = Path(__file__).parents[1]
 
 _HANDLER = "uniot-ascii"
@@ -212,7 +212,10 @@ def show_private_classes(model: AdaptedModel, run: Path) -> None:
     low, high = number.interval
     if n_unknown and not model.groups.n_groups:
         reason = why_ungrouped(n_unknown, asked_for_none=model.settings.n_private_classes == 0)
-        print_line(f"{n_unknown:,} {reason}. Look at {plural(n_unknown, 'it', 'them')} with `{command('label', run)}`.")
+        number_is_asked = n_unknown > 1 and model.settings.n_private_classes is None
+        hint = "If you know how many there are, run again with --private-classes. " if number_is_asked else ""
+        look = f"Look at {plural(n_unknown, 'it', 'them')} with `{command('label', run)}`."
+        print_line(f"{n_unknown:,} {reason}. {hint}{look}")
     elif n_unknown and number.evidence:
         between = f", between {low} and {high}" if low != high else ""
         screen.print(f"New classes among the unknown: about {number.estimate}{between}.")

@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
-from uniot.cli.ask import open_session, show_share
-from uniot.cli.screen import print_line, show_next, working
+from uniot.cli.ask import open_session, show_next_after_answers, show_share
+from uniot.cli.screen import print_line, working
 from uniot.errors import DataError
-from uniot.io.text import command, counted, plural
+from uniot.io.text import counted, plural
 
 
 def tell(
@@ -42,4 +42,4 @@ def tell(
         outcome = session.tell(found.answers)
         print_line(outcome.message)
         show_share(session)
-    show_next({command("report", run): "a page to look at", command("ask", run): "more questions"})
+        show_next_after_answers(run, session)

@@ -170,7 +170,7 @@ class CheckedCollections:
         n_clear = sum(one.clear for one in self.suspects)
         if n_clear:
             labels = counted(n_clear, "source label looks", "source labels look")
-            lines.append(f"{labels} wrong: see {quoted(suspect_labels)}")
+            lines.append(f"{labels} wrong, marked clear in {quoted(suspect_labels)}")
         if self.too_many:
             lines.append(f"Near-duplicates were not searched: that is done among up to {MOST_COMPARED} samples.")
         if self.pairs:

@@ -246,6 +246,8 @@ class EffectBuilder:
         names = {CANNOT_TELL: "cannot tell", UNKNOWN: self._target.unknown}
         only = names.get(int(said[0])) or self._target.classes[int(said[0])] if len(said) == 1 else ""
         what = f"{self._counted(1)} answered “{only}”" if only else f"{self._counted(len(rows))} answered"
+        if not only and len(unsure):
+            what = f"{what}, {len(unsure):,} of them “cannot tell”"
         return Effect(self._difference(after), f"{what}{self._others(after, rows)}")
 
     def _forget(self) -> Effect:

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 _MOST_LINES = 200
 # Lists of the first screen.
 _MOST_DOUBTED, _MOST_LARGEST = 5, 4
+# After so many answers the names of groups come before further questions.
+_MANY_ANSWERS = 10
+_NO_GROUP = "They form no clear group. If you know how many kinds they are, run again with --private-classes."
 
 
 @dataclass(frozen=True)
@@ -213,16 +216,28 @@ class NextStep:
 def next_steps(run: Run, found: RunSummary, faults: Faults | None) -> list[NextStep]:
     """Return what to do next with a run, the most useful first."""
     model, folder = run.model, run.files.title
+    asked = _questions(model, found, folder, has_page=run.pictures is not None or run.texts is not None)
+    named = _names(model, found, folder, can_continue=Run.has_source(run.folder))
+    # Names come first once the questions were answered.
+    steps = [*named, *asked] if len(model.answers.by_people) >= _MANY_ANSWERS else [*asked, *named]
     return [
-        *_questions(model, found, folder, has_page=run.pictures is not None or run.texts is not None),
-        *_names(model, found, folder, can_continue=Run.has_source(run.folder)),
+        *steps,
         *_own_labels(faults),
         NextStep(
             "Label new samples",
             "They get the same classes and groups.",
-            command("predict", folder, "photo.jpg" if model.reader is not None else "new.npz"),
+            command("predict", folder, _new_file(run)),
         ),
     ]
+
+
+def _new_file(run: Run) -> str:
+    """Return the name of a file of new samples, of the kind that the run was made from."""
+    if run.model.reader is not None:
+        return "photo.jpg"
+    if run.files.cells.is_file():
+        return "new.h5ad"
+    return "new.csv" if run.texts is not None else "new.npz"
 
 
 def _questions(model: AdaptedModel, found: RunSummary, folder: str, *, has_page: bool) -> list[NextStep]:
@@ -230,7 +245,9 @@ def _questions(model: AdaptedModel, found: RunSummary, folder: str, *, has_page:
     ask = command("ask", folder, "--open") if has_page else command("ask", folder)
     if interval is not None and is_wide(interval):
         low, high = (round(100 * bound) for bound in interval)
-        why = f"From {low} to {high} % may be unknown; your answers settle it."
+        if len(model.answers.by_people):
+            return [NextStep("Answer more questions", f"From {low} to {high} % may still be unknown.", ask)]
+        why = f"From {low} to {high} % may be unknown; your answers narrow it down."
         return [NextStep("Answer ten questions", why, ask)]
     if accuracy is not None and accuracy < DOUBTED:
         return [NextStep("Answer some questions", "Many labels are probably wrong; answers correct the line.", ask)]
@@ -252,7 +269,7 @@ def _names(model: AdaptedModel, found: RunSummary, folder: str, *, can_continue:
         why = "Named groups become classes that are learned like yours."
         return [NextStep("Run again with your names", why, command("adapt", "--continue", folder))]
     if found.n_unknown and not found.n_groups:
-        return [NextStep("Look at the unknown", "They form no clear group.", command("label", folder))]
+        return [NextStep("Look at the unknown", _NO_GROUP, command("label", folder))]
     return []
 
 

@@ -182,8 +182,9 @@ def _new_kinds(found: RunSummary) -> str:
     low, high = found.interval
     if found.n_groups == 1 and high <= 1:
         return "look like one new kind" if found.n_unknown > 1 else "looks like a new kind"
-    verb = plural(found.n_unknown, "is", "are")
-    return f"{verb} of about {counted(found.n_groups, 'new kind')}" + (f" ({low:,} to {high:,})" if low < high else "")
+    look = plural(found.n_unknown, "looks", "look")
+    between = f" ({low:,} to {high:,})" if low < high else ""
+    return f"{look} like about {counted(found.n_groups, 'new kind')}{between}"
 
 
 def _absent(found: RunSummary) -> str:
