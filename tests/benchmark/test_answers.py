@@ -16,7 +16,7 @@ from uniot.benchmark.features import DataSet
 from uniot.benchmark.fit_and_score import fit, load_data, run_job
 from uniot.benchmark.job_files import read_oracle_answers
 from uniot.benchmark.jobs import Job
-from uniot.benchmark.oracle_answers import COUNTS, WRONG_SHARES, AnswerScore, oracle_answers
+from uniot.benchmark.oracle_answers import COUNTS, WRONG_SHARES, AnswerScore, oracle_answers, scores_after_questions
 from uniot.benchmark.runner import Ended, Event, Started
 from uniot.benchmark.universality import plan_universality
 from uniot.benchmark.worker import perform
@@ -104,6 +104,15 @@ def test_wrong_answers_are_wrong(features: Path, monkeypatch: pytest.MonkeyPatch
         for share in (0.0, 1.0)
     )
     assert wrong.score < right.score
+
+
+def test_scores_after_questions_are_those_of_right_answers(features: Path) -> None:
+    (job,) = plan(features, scenarios=["open-partial"])
+    data = load_data(job)
+    model = fit(job, data.source, data.source_labels, data.target)
+    none, three, five = scores_after_questions(model, data.oracle_target_labels, [0, 3, 5])
+    every = oracle_answers(model, data.oracle_target_labels, seed=0)
+    assert [none, three, five] == [one for one in every if (one.order, one.wrong) == ("asked", 0.0)][:3]
 
 
 def row(dataset: str, scenario: str, n_answers: int, score: float, **changes) -> AnswerRow:
