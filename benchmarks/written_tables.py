@@ -10,6 +10,7 @@ Each file of results is the results.csv of a `uniot benchmark`, which docs/resul
 
 from __future__ import annotations
 
+import math
 import re
 import shutil
 import statistics
@@ -211,7 +212,8 @@ def three_seeds() -> list[Result]:
 
 def newest() -> str:
     """Return H of the newest methods, and after a slash that of the best threshold; open-partial, first seed."""
-    columns = {DATASET: "Office-31", **_MAIN_SETS, "cells": "cells", "sentences": "sentences"}
+    every = {one.dataset for one in every_result()}
+    columns = {DATASET: "Office-31", **_MAIN_SETS} | {name: name for name in ("cells", "sentences") if name in every}
     found = [one for one in every_result() if one.setting == "open-partial" and one.seed in (0, 900)]
     lines = []
     for method in (*_BESIDE_NEWEST, *NEWEST):
@@ -284,7 +286,7 @@ def _values(found: Sequence[Result], score: str) -> list[float]:
 def private_share_table(rows: Sequence[Mapping[str, str]]) -> str:
     """Return mean absolute errors of the estimates by data set, and coverage and width of their intervals."""
     datasets = list(dict.fromkeys(row["dataset"] for row in rows))
-    header = ["estimate", *datasets, "mean", "bias", "nothing private", "covered, %", "width", "seconds"]
+    header = ["estimate", *datasets, "mean", "bias", "if 0", "if 90 or 100", "covered, %", "width", "seconds"]
     lines = [header, [":--", *["--:"] * (len(header) - 1)]]
 
     def signed(row: Mapping[str, str]) -> float:
@@ -293,12 +295,16 @@ def private_share_table(rows: Sequence[Mapping[str, str]]) -> str:
     for method, title in ESTIMATES.items():
         own = [row for row in rows if row["method"] == method]
         of_sets = [statistics.fmean(abs(signed(row)) for row in own if row["dataset"] == name) for name in datasets]
-        nothing = [100 * float(row["share"]) for row in own if float(row["true"]) == 0]
-        cells = [*of_sets, statistics.fmean(of_sets), statistics.fmean(map(signed, own)), statistics.fmean(nothing)]
+        nothing, most = (
+            [100 * float(row["share"]) for row in own if low <= float(row["true"]) <= high]
+            for low, high in ((0, 0), (0.85, 1))
+        )
+        averages = [of_sets, [*map(signed, own)], nothing, most]
+        cells = [*of_sets, *(statistics.fmean(values) if values else math.nan for values in averages)]
         covered = [float(row["low"]) - 0.02 <= float(row["true"]) <= float(row["high"]) + 0.02 for row in own]
         width = statistics.fmean(float(row["high"]) - float(row["low"]) for row in own)
         seconds = statistics.median(float(row["seconds"]) for row in own)
-        shown = [f"{cell:.0f}".replace("-", "−") for cell in cells]
+        shown = ["–" if math.isnan(cell) else f"{cell:.0f}".replace("-", "−") for cell in cells]
         lines.append([title, *shown, f"{100 * statistics.fmean(covered):.0f}", f"{width:.2f}", f"{seconds:.1f}"])
     return _pipes(lines)
 
