@@ -1,25 +1,25 @@
 """How much of the target is private: estimates from scores beside UniNCM's own, results/private-share.csv.
 
-    python benchmarks/private_share.py --out runs/private-share                   # six data sets, about 220 tasks
+    python benchmarks/private_share.py --out runs/private-share                   # six data sets, SCENARIOS
+    python benchmarks/private_share.py --out runs/private-share --scenarios all   # 344 tasks
     python benchmarks/private_share.py --out runs/private-share --purpose choice  # the splits for choosing values
-    python benchmarks/private_share.py --table                                    # the table of docs/rejection.md
 
 Tasks and splits are those of `uniot benchmark --study universality --quick`. All estimates but UniNCM's get the same
 numbers: the first principal components of both domains together, and for BBE, DEDPUL and the tilts the probability of a
 cross-fitted logistic regression that a sample is from the source, or its log odds. Intervals have a level of 0.9: the
 bound of the best bin, and bootstrap samples of the scores for the others; UniNCM's is `private_share_interval_` before
-any answer. After an interruption, the same command continues.
+any answer. After an interruption, the same command continues. With the splits for checking and no other options, the
+rows become the committed table, of which `written_tables.py` makes that of docs/rejection.md.
 """
 
 from __future__ import annotations
 
 import argparse
 import platform
-import statistics
 import subprocess
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +28,7 @@ from office31_tasks import features_file
 from sklearn.decomposition import PCA
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import cross_val_predict
+from written_tables import private_share_table
 
 from uniot import UniNCM, __version__
 from uniot.benchmark.features import DIGITS, DataSet, write_digits
@@ -35,25 +36,19 @@ from uniot.benchmark.fit_and_score import load_data
 from uniot.benchmark.jobs import Job
 from uniot.benchmark.universality import PURPOSES, plan_universality
 from uniot.errors import UniotWarning
-from uniot.io.csv_tables import CsvWriter, dict_reader
+from uniot.io.csv_tables import CsvWriter, dict_reader, table_text
+from uniot.io.files import write_text
 from uniot.rejection import best_bin_share, bootstrap_interval, dedpul_share, fit_double_tilt, pulse_share
 
 TABLE = Path(__file__).parent / "results" / "private-share.csv"
 N_COMPONENTS, FOLDS = 64, 5
-TITLES = {
-    "rule": "UniNCM, its rule and its interval",
-    "bbe": "BBE",
-    "dedpul": "DEDPUL",
-    "pulse": "PULSE",
-    "one-tilt": "exponential tilt, common classes fixed",
-    "double-tilt": "double exponential tilt",
-    "half": "always one half, from 0 to 1",
-}
 COLUMNS = (
     *("dataset", "task", "scenario", "split", "method", "n_target", "true", "share", "low", "high", "seconds"),
     *("version", "commit", "processor"),
 )
 LEVEL, SAMPLES = 0.9, 30
+# The four settings, few private samples and many, and nothing in common.
+SCENARIOS = ("open-partial", "open", "partial", "closed", "private-prior=0.1", "private-prior=0.9", "private-prior=1")
 
 
 def main() -> None:
@@ -61,30 +56,31 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("runs/private-share"), help="folder of the rows")
     parser.add_argument("--purpose", choices=list(PURPOSES), default="check")
     parser.add_argument("--datasets", default="", help="comma-separated; default: all")
-    parser.add_argument("--table", action="store_true", help="print the table of the committed results")
+    parser.add_argument("--scenarios", default=",".join(SCENARIOS), help="comma-separated, or all")
     given = parser.parse_args()
-    if given.table:
-        print(table(read(TABLE)))
-        return
     warnings.simplefilter("ignore", UniotWarning)
     given.out.mkdir(parents=True, exist_ok=True)
     file = given.out / f"{given.purpose}.csv"
     rows = read(file) if file.exists() else []
+    scenarios = [] if given.scenarios == "all" else given.scenarios.split(",")
     done = {(row["dataset"], row["task"], row["scenario"]) for row in rows}
     with file.open("a", newline="", encoding="utf-8") as stream:
         writer = CsvWriter(stream)
         if not rows:
             writer.write([COLUMNS])
-        for job in plan(given.out, given.purpose):
+        for job in plan(given.out, given.purpose, scenarios):
             named = not given.datasets or job.dataset in given.datasets.split(",")
             if named and (job.dataset, job.task, job.setting) not in done:
                 writer.write([row[column] for column in COLUMNS] for row in estimates(job))
                 stream.flush()
-    print(table(read(file)))
+    rows = [row for row in read(file) if not scenarios or row["scenario"] in scenarios]
+    if given.purpose == "check" and not given.datasets and scenarios == [*SCENARIOS]:
+        write_text(TABLE, table_text(COLUMNS, ([row[column] for column in COLUMNS] for row in rows)))
+    print(private_share_table(rows))
 
 
-def plan(out: Path, purpose: str) -> list[Job]:
-    """Return a job per task and scenario."""
+def plan(out: Path, purpose: str, scenarios: Sequence[str]) -> list[Job]:
+    """Return a job per task and scenario; all scenarios if none is named."""
     folder, made = features_file().parents[1], out / "embeddings"
     sets = [DataSet.read("office31", features_file())]
     sets += [DataSet.read(name, folder / name / "efficientnet_lite0_features.npz") for name in ("pacs", "plants")]
@@ -93,7 +89,7 @@ def plan(out: Path, purpose: str) -> list[Job]:
         if not (made / f"{name}.npz").exists():
             write_features(folder, made)
         sets.append(DataSet.read(name, made / f"{name}.npz"))
-    return plan_universality(sets, methods=["unincm"], purpose=purpose, quick=True)
+    return plan_universality(sets, methods=["unincm"], purpose=purpose, scenarios=scenarios, quick=True)
 
 
 def estimates(job: Job) -> Iterator[dict[str, object]]:
@@ -162,38 +158,6 @@ def commit() -> str:
 def read(file: Path) -> list[dict[str, str]]:
     with file.open(newline="", encoding="utf-8") as stream:
         return list(dict_reader(stream))
-
-
-def table(rows: list[dict[str, str]]) -> str:
-    """Return mean absolute errors by data set, coverage and width of the intervals, in Markdown."""
-    datasets = list(dict.fromkeys(row["dataset"] for row in rows))
-    header = ["estimate", *datasets, "mean", "bias", "nothing private", "within the interval, %", "width", "seconds"]
-    lines = [header, [":--", *["--:"] * (len(header) - 1)]]
-    for method, title in TITLES.items():
-        own = [row for row in rows if row["method"] == method]
-        if not own:
-            continue
-        of_sets = [mean([error(row) for row in own if row["dataset"] == name]) for name in datasets]
-        nothing = [float(row["share"]) for row in own if float(row["true"]) == 0]
-        inside = [float(row["low"]) - 0.02 <= float(row["true"]) <= float(row["high"]) + 0.02 for row in own]
-        cells = [*of_sets, mean(of_sets), mean([signed(row) for row in own]), mean(nothing)]
-        width = mean([float(row["high"]) - float(row["low"]) for row in own])
-        seconds = statistics.median(float(row["seconds"]) for row in own)
-        shown = [f"{100 * cell:.0f}".replace("-", "−") for cell in cells]
-        lines.append([title, *shown, f"{100 * mean(inside):.0f}", f"{width:.2f}", f"{seconds:.1f}"])
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
-def signed(row: dict[str, str]) -> float:
-    return float(row["share"]) - float(row["true"])
-
-
-def error(row: dict[str, str]) -> float:
-    return abs(signed(row))
-
-
-def mean(values: list[float]) -> float:
-    return statistics.fmean(values) if values else float("nan")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The tables of README.md, docs/results.md and docs/beyond-the-paper.md, made from the results in benchmarks/results/.
+"""The tables of README.md and of pages in docs/, made from the results in benchmarks/results/.
 
     python benchmarks/written_tables.py            # writes them, and the critical-difference diagram
     python benchmarks/written_tables.py --check    # fails where one is not as the results are
@@ -10,12 +10,13 @@ Each file of results is the results.csv of a `uniot benchmark`, which docs/resul
 
 from __future__ import annotations
 
+import math
 import re
 import shutil
 import statistics
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -29,9 +30,11 @@ from uniot.benchmark.table_formats import to_markdown
 from uniot.benchmark.tables import make_table, method_title
 from uniot.benchmark.tasks import TaskSet
 from uniot.datasets.catalogue import benchmark_set
+from uniot.io.csv_tables import dict_reader
 
 ROOT = Path(__file__).parents[1]
-PAGES = (ROOT / "README.md", ROOT / "docs" / "results.md", ROOT / "docs" / "beyond-the-paper.md")
+PAGE_NAMES = ("results", "beyond-the-paper", "rejection", "methods/maths")
+PAGES = (ROOT / "README.md", *(ROOT / "docs" / f"{name}.md" for name in PAGE_NAMES))
 DIAGRAM = ROOT / "docs" / "figures" / "every-method.svg"
 DATASET = "office31"
 _SETTINGS = {
@@ -56,8 +59,21 @@ _LATER = {
     "ts-pot": "–",
 }
 _BLOCK = re.compile(r"(<!-- table ([a-z0-9-]+) -->\n).*?(<!-- end of table -->)", re.S)
-# Methods that are not in the table of every method: they were added after its last run.
-NOT_RUN_YET = ("clip-distill", "color", "tasc", "unijdot")
+# Without a rejection rule, or, MATHS, with one that rarely rejects: their H-scores say little about them.
+APART = ("rtn", "pada", "deepjdot", "jumbot", "ts-pot", "maths")
+ESTIMATES = {
+    "rule": "UniNCM: its rule, and its interval without answers",
+    "bbe": "BBE",
+    "dedpul": "DEDPUL",
+    "pulse": "PULSE",
+    "one-tilt": "exponential tilt, common classes fixed",
+    "double-tilt": "double exponential tilt",
+    "half": "always one half, from 0 to 1",
+}
+# Methods with one seed, and not of every setting: they have a table of their own, beside two others with that seed.
+NEWEST = ("clip-distill", "color", "tasc", "unijdot")
+_BESIDE_NEWEST = ("unincm", "calibrated")
+_MAIN_SETS = {"pacs": "PACS", "digits": "digits", "plants": "plants"}
 
 
 def main() -> None:
@@ -88,6 +104,14 @@ def table(name: str) -> str:
         return several_sets()
     if name == "every":
         return every()
+    if name == "newest":
+        return newest()
+    if name == "maths-test":
+        return maths_test()
+    if name == "without-rule":
+        return without_rule()
+    if name == "private-share":
+        return private_share_table(rows_of("private-share"))
     if name == "oracle-selection":
         return oracle_selection()
     if name == "compared":
@@ -125,9 +149,15 @@ def every_result() -> Sequence[Result]:
     return read_results(ROOT / "benchmarks" / "results" / "every-method.csv")
 
 
+def rows_of(name: str) -> list[dict[str, str]]:
+    """Return the rows of a table of results whose columns are those of its own script."""
+    with (ROOT / "benchmarks" / "results" / f"{name}.csv").open(newline="", encoding="utf-8") as file:
+        return list(dict_reader(file))
+
+
 def open_partial(dataset: str) -> list[Result]:
-    """Return what they are on a data set, open-partial."""
-    return [one for one in every_result() if (one.dataset, one.setting) == (dataset, "open-partial")]
+    """Return what they are on a data set, open-partial, of the methods that were run in full."""
+    return [one for one in three_seeds() if (one.dataset, one.setting) == (dataset, "open-partial")]
 
 
 def of_method(name: str) -> list[Result]:
@@ -146,7 +176,7 @@ def several_sets() -> str:
 
 def every() -> str:
     """Return every method in all settings and on all data sets, by mean rank, with the processor time of a fit."""
-    found = every_result()
+    found = with_rule()
     columns = {
         "Office-31": (DATASET, "open-partial"),
         "open": (DATASET, "open"),
@@ -170,18 +200,127 @@ def every() -> str:
     return _pipes(lines)
 
 
+def with_rule() -> list[Result]:
+    """Return the results of the methods that are ranked: those with a rejection rule and all seeds, and source only."""
+    return [one for one in three_seeds() if one.method not in APART]
+
+
+def three_seeds() -> list[Result]:
+    """Return the results of the methods and data sets that were run in full."""
+    return [one for one in every_result() if one.method not in NEWEST and one.dataset in (DATASET, *_MAIN_SETS)]
+
+
+def newest() -> str:
+    """Return H of the newest methods, and after a slash that of the best threshold; open-partial, first seed."""
+    every = {one.dataset for one in every_result()}
+    columns = {DATASET: "Office-31", **_MAIN_SETS} | {name: name for name in ("cells", "sentences") if name in every}
+    found = [one for one in every_result() if one.setting == "open-partial" and one.seed in (0, 900)]
+    lines = []
+    for method in (*_BESIDE_NEWEST, *NEWEST):
+        cells, seconds = [], []
+        for dataset in columns:
+            own = [one for one in found if (one.method, one.dataset) == (method, dataset)]
+            means = [statistics.fmean(100 * getattr(one, score) for one in own) for score in ("h", "h_oracle") if own]
+            cells.append(" / ".join(f"{mean:.1f}" for mean in means) or "–")
+            seconds += [one.cpu_seconds for one in own if one.cpu_seconds]
+        auroc = statistics.fmean(
+            100 * one.auroc for one in found if (one.method, one.dataset) == (method, DATASET) and one.auroc is not None
+        )
+        lines.append([method_title(method), *cells, f"{auroc:.1f}", f"{statistics.median(seconds):.1f}"])
+    header = ["method", *columns.values(), "AUROC, Office-31", "seconds"]
+    return _pipes([header, [":--", *["--:"] * (len(header) - 1)], *lines])
+
+
+def maths_test() -> str:
+    """Return in how many jobs MATHS rejects anything, by data set and setting."""
+    header = ["data set", "private classes in the target", "jobs", "rejects any sample", "AUROC"]
+    lines = [header, [":--", ":--", "--:", "--:", "--:"]]
+    for dataset, title in {DATASET: "Office-31", **_MAIN_SETS}.items():
+        own = [one for one in every_result() if (one.method, one.dataset) == ("maths", dataset)]
+        for is_private in (True, False):
+            here = [one for one in own if (one.setting in ("open", "open-partial")) == is_private]
+            if here:
+                rejects = [
+                    bool(one.unknown_recall) or (one.common_accuracy or 0) < (one.nothing_rejected or 0) for one in here
+                ]
+                aurocs = [one.auroc for one in here if one.auroc is not None]
+                auroc = f"{100 * statistics.fmean(aurocs):.1f}" if aurocs else "–"
+                lines.append([title, "yes" if is_private else "no", f"{len(here)}", f"{sum(rejects)}", auroc])
+    return _pipes(lines)
+
+
+def without_rule() -> str:
+    """Return the methods without a rule, and two others, by scores that do not depend on it."""
+    rows = rows_of("without-rule")
+    methods = list(dict.fromkeys(row["method"] for row in rows))
+    tasks = {row["task"] for row in rows}
+    # A run that was stopped has some tasks of some methods only.
+    whole = {task for task in tasks if all(any((r["method"], r["task"]) == (m, task) for r in rows) for m in methods)}
+    header = ["method", "H by the rule", "best threshold", "after ten answers", "OSCR", "nothing rejected"]
+    header += ["partial, by the rule", "nothing rejected", "closed, by the rule", "nothing rejected"]
+    header += ["elsewhere, by the rule", "best threshold"]
+    lines = []
+    for method in methods:
+        own = [row for row in rows if row["method"] == method and row["task"] in whole]
+        scores = [
+            [float(row[score]) for row in own]
+            for score in ("h", "h_oracle", "h_after_answers", "oscr", "nothing_rejected")
+        ]
+        every_one = [one for one in every_result() if one.method == method]
+        for setting in ("partial", "closed"):
+            here = [one for one in every_one if (one.dataset, one.setting) == (DATASET, setting)]
+            scores += _values(here, "h"), _values(here, "nothing_rejected")
+        here = [one for one in every_one if one.dataset in _MAIN_SETS]
+        scores += _values(here, "h"), _values(here, "h_oracle")
+        cells = [f"{100 * statistics.fmean(values):.1f}" if values else "–" for values in scores]
+        lines.append([method_title(method), *cells])
+    lines.sort(key=lambda line: -float(line[2]))
+    table = _pipes([header, [":--", *["--:"] * (len(header) - 1)], *lines])
+    return f"Tasks of the first five columns: {', '.join(sorted(whole))}.\n\n{table}"
+
+
+def _values(found: Sequence[Result], score: str) -> list[float]:
+    return [value for one in found if (value := getattr(one, score)) is not None]
+
+
+def private_share_table(rows: Sequence[Mapping[str, str]]) -> str:
+    """Return mean absolute errors of the estimates by data set, and coverage and width of their intervals."""
+    datasets = list(dict.fromkeys(row["dataset"] for row in rows))
+    header = ["estimate", *datasets, "mean", "bias", "if 0", "if 90 or 100", "covered, %", "width", "seconds"]
+    lines = [header, [":--", *["--:"] * (len(header) - 1)]]
+
+    def signed(row: Mapping[str, str]) -> float:
+        return 100 * (float(row["share"]) - float(row["true"]))
+
+    for method, title in ESTIMATES.items():
+        own = [row for row in rows if row["method"] == method]
+        of_sets = [statistics.fmean(abs(signed(row)) for row in own if row["dataset"] == name) for name in datasets]
+        nothing, most = (
+            [100 * float(row["share"]) for row in own if low <= float(row["true"]) <= high]
+            for low, high in ((0, 0), (0.85, 1))
+        )
+        averages = [of_sets, [*map(signed, own)], nothing, most]
+        cells = [*of_sets, *(statistics.fmean(values) if values else math.nan for values in averages)]
+        covered = [float(row["low"]) - 0.02 <= float(row["true"]) <= float(row["high"]) + 0.02 for row in own]
+        width = statistics.fmean(float(row["high"]) - float(row["low"]) for row in own)
+        seconds = statistics.median(float(row["seconds"]) for row in own)
+        shown = ["–" if math.isnan(cell) else f"{cell:.0f}".replace("-", "−") for cell in cells]
+        lines.append([title, *shown, f"{100 * statistics.fmean(covered):.0f}", f"{width:.2f}", f"{seconds:.1f}"])
+    return _pipes(lines)
+
+
 def diagram_is_current() -> bool:
-    """Return whether the diagram has every method with its mean rank."""
-    ranking = rank_methods(every_result())
+    """Return whether the diagram has every ranked method with its mean rank."""
+    ranking = rank_methods(with_rule())
     text = DIAGRAM.read_text(encoding="utf-8") if DIAGRAM.exists() else ""
     labels = zip(ranking.methods, ranking.mean_ranks, strict=True)
     return all(f"{method_title(method)} {rank:.1f}" in text for method, rank in labels)
 
 
 def write_diagram() -> None:
-    """Draw the mean ranks of all methods; see `write_critical_difference`."""
+    """Draw the mean ranks of the methods with a rule; see `write_critical_difference`."""
     with tempfile.TemporaryDirectory() as folder:
-        for path in write_critical_difference(Path(folder), DIAGRAM.stem, rank_methods(every_result())):
+        for path in write_critical_difference(Path(folder), DIAGRAM.stem, rank_methods(with_rule())):
             if path.suffix == DIAGRAM.suffix:
                 shutil.copyfile(path, DIAGRAM)
 

@@ -16,7 +16,7 @@ from uniot.benchmark.features import DataSet
 from uniot.benchmark.fit_and_score import fit, load_data, run_job
 from uniot.benchmark.job_files import read_oracle_answers
 from uniot.benchmark.jobs import Job
-from uniot.benchmark.oracle_answers import COUNTS, WRONG_SHARES, AnswerScore, oracle_answers
+from uniot.benchmark.oracle_answers import COUNTS, WRONG_SHARES, AnswerScore, oracle_answers, scores_after_questions
 from uniot.benchmark.runner import Ended, Event, Started
 from uniot.benchmark.universality import plan_universality
 from uniot.benchmark.worker import perform
@@ -104,6 +104,23 @@ def test_wrong_answers_are_wrong(features: Path, monkeypatch: pytest.MonkeyPatch
         for share in (0.0, 1.0)
     )
     assert wrong.score < right.score
+
+
+def test_scores_after_questions_are_those_of_right_answers(features: Path) -> None:
+    (job,) = plan(features, scenarios=["open-partial"])
+    data = load_data(job)
+    model, truth = fit(job, data.source, data.source_labels, data.target), data.oracle_target_labels
+    none, two = scores_after_questions(model, truth, [0, 2])
+    assert (none.n_answers, two.n_answers) == (0, 2)
+    assert none.score == evaluate(truth, model.labels(model.target), source_classes=model.classes).h_score
+    classes, kept = model.classes.tolist(), np.ones(len(truth), dtype=bool)
+    for _ in range(2):
+        (row,) = model.ask()
+        answer = classes.index(truth[row]) if truth[row] in classes else -1
+        model = model.with_answers(model.answers.told([row], [answer]))
+        kept[row] = False
+    expected = evaluate(truth[kept], model.labels(model.target)[kept], source_classes=model.classes).h_score
+    assert two.score == pytest.approx(expected)
 
 
 def row(dataset: str, scenario: str, n_answers: int, score: float, **changes) -> AnswerRow:

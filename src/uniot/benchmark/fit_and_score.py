@@ -73,7 +73,7 @@ def run_job(job: Job, folder: Path | None = None) -> ScoredJob:
             model = _fit(job, task.domains, oracle, folder)
             seconds = time.perf_counter() - began - (0 if oracle is None else oracle.seconds)
             cpu_seconds = time.process_time() - began_cpu - (0 if oracle is None else oracle.cpu_seconds)
-            scored = _scored(job, model, task.oracle_target_labels, (seconds, cpu_seconds))
+            scored = score_model(job, model, task.oracle_target_labels, (seconds, cpu_seconds))
             if job.oracle_answers:
                 scored = replace(scored, answers=tuple(oracle_answers(model, task.oracle_target_labels, job.seed)))
             if oracle is None:
@@ -229,7 +229,15 @@ class _Progress:
             sys.stdout.flush()
 
 
-def _scored(job: Job, model: AdaptedModel, truth: np.ndarray, seconds: tuple[float, float]) -> ScoredJob:
+def score_model(job: Job, model: AdaptedModel, truth: np.ndarray, seconds: tuple[float, float]) -> ScoredJob:
+    """Score a fitted model.
+
+    Args:
+        job: what it was fitted for.
+        model: the model.
+        truth: true labels of the target, (n_target,).
+        seconds: duration and processor time of the fit.
+    """
     predictions = model.target
     nearest = model.classes[predictions.nearest]
     scores = evaluate(

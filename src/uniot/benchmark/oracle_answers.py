@@ -5,7 +5,7 @@ Nothing else sees these labels. Samples that were asked about do not count in th
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -64,8 +64,7 @@ def oracle_answers(model: AdaptedModel, truth: np.ndarray, seed: int) -> list[An
         truth: true labels of the target, (n_target,).
         seed: of random orders and of wrong answers.
     """
-    index = {label: place for place, label in enumerate(model.classes.tolist())}
-    person = _Person(model, np.array([index.get(label, UNKNOWN) for label in truth.tolist()]), truth, seed)
+    person = _person(model, truth, seed)
     rows = [person.score(ASKED, 0.0, model, Answers())]
     for wrong in WRONG_SHARES:
         rows += person.asked(wrong)
@@ -73,6 +72,25 @@ def oracle_answers(model: AdaptedModel, truth: np.ndarray, seed: int) -> list[An
     rows += person.in_order(QUANTILES)
     rows += person.propagated()
     return rows
+
+
+def scores_after_questions(model: AdaptedModel, truth: np.ndarray, counts: Sequence[int]) -> list[AnswerScore]:
+    """Score a model after true answers to its own questions.
+
+    Args:
+        model: fitted, without answers.
+        truth: true labels of the target, (n_target,).
+        counts: numbers of answers, ascending; 0 is the model as it is.
+
+    Returns:
+        A row per number, without those that would leave less than half of the target to score.
+    """
+    return list(_person(model, truth, seed=0).asked(0.0, counts))
+
+
+def _person(model: AdaptedModel, truth: np.ndarray, seed: int) -> _Person:
+    index = {label: place for place, label in enumerate(model.classes.tolist())}
+    return _Person(model, np.array([index.get(label, UNKNOWN) for label in truth.tolist()]), truth, seed)
 
 
 class _Person:
@@ -98,13 +116,15 @@ class _Person:
             return true
         return int(self._model.target_nearest[row]) if true == UNKNOWN else UNKNOWN
 
-    def asked(self, wrong: float) -> Iterator[AnswerScore]:
+    def asked(self, wrong: float, counts: Sequence[int] = COUNTS[1:]) -> Iterator[AnswerScore]:
         """Yield the scores while the model chooses the samples."""
         model = self._model
-        for count in range(1, self._most(COUNTS[-1]) + 1):
+        if 0 in counts:
+            yield self.score(ASKED, wrong, model, model.answers)
+        for count in range(1, self._most(counts[-1]) + 1):
             row = int(model.ask()[0])
             model = model.with_answers(model.answers.told([row], [self.answer(row, wrong)]))
-            if count in COUNTS:
+            if count in counts:
                 yield self.score(ASKED, wrong, model, model.answers)
 
     def in_order(self, order: str) -> Iterator[AnswerScore]:
