@@ -25,7 +25,7 @@ import pytest
 
 from conftest import make_folders, run_command
 from uniot.distributed import predict_shards
-from uniot.distributed.engine import Cluster, import_ray
+from uniot.distributed.engine import Cluster, _end_threads, import_ray
 
 pytestmark = [
     pytest.mark.slow,
@@ -322,6 +322,15 @@ def test_interrupted_command_is_quiet_keeps_its_shards_and_stops_ray(photos, tmp
     lines = [line for line in stderr.splitlines() if line and not line.startswith("Reading ")]
     assert lines == ["Interrupted. Finished work is kept; the same command continues from there."]
     wait_for(lambda: not any(is_running(worker) for worker in workers), 20)
+
+
+@pytest.mark.parametrize("name", ["iter_threaded", "Prefetcher"])
+def test_threads_that_use_ray_end_before_it(name):
+    """Ray ends the whole process, with exit code 1 and without a word, if a thread calls it after its end."""
+    thread = threading.Thread(target=time.sleep, args=(0.5,), name=name, daemon=True)
+    thread.start()
+    _end_threads()
+    assert not thread.is_alive()
 
 
 def test_agents_of_a_killed_ray_end_after_a_minute(killed):

@@ -29,6 +29,7 @@ _CORES_PER_WORKER = 2
 _STORE_BYTES = 1 << 30
 # Of a thread of Ray Data that was told to end: less than one, on a busy machine a few.
 _SECONDS_TO_END = 30
+_DATA_THREADS = ("StreamingExecutor-", "iter_threaded", "Prefetcher")
 
 
 def import_ray(cluster: Cluster) -> Any:
@@ -258,20 +259,23 @@ def _without_api_server() -> Iterator[None]:
         services.start_api_server = before
 
 
-def _executor_threads() -> list[Any]:
-    """Return the running threads in which Ray Data executes."""
-    return [thread for thread in threading.enumerate() if thread.name.startswith("StreamingExecutor-")]
+def _data_threads() -> list[Any]:
+    """Return the running threads in which Ray Data executes, and in which it fetches and formats results."""
+    return [thread for thread in threading.enumerate() if thread.name.startswith(_DATA_THREADS)]
 
 
 def _end_threads() -> None:
-    """End the threads in which Ray Data executes; without Ray they would write a traceback to the terminal.
+    """End the threads of Ray Data; without Ray they would write a traceback to the terminal, or end the process.
 
-    Ray Data ends them if an interrupt reaches its own code, but not if it reaches ours.
+    Ray Data ends those that execute if an interrupt reaches its own code, but not if it reaches ours. The others end
+    then by themselves, which takes them a moment.
     """
-    for thread in _executor_threads():
-        with suppress(Exception):  # another version of Ray, or a thread that has just ended
+    threads, until = _data_threads(), time.monotonic() + _SECONDS_TO_END
+    for thread in threads:
+        with suppress(Exception):  # another version of Ray, a thread of another kind, or one that has just ended
             thread.shutdown(force=False)
-        thread.join(_SECONDS_TO_END)
+    for thread in threads:
+        thread.join(max(0.0, until - time.monotonic()))
 
 
 @contextmanager
@@ -294,7 +298,7 @@ def _quiet() -> Iterator[None]:
 
 def _restore(loggers: Sequence[logging.Logger], levels: Sequence[int]) -> None:
     """Restore the levels of loggers, unless a thread of Ray Data that could not be ended may still write to them."""
-    if _executor_threads():
+    if _data_threads():
         return
     for logger, level in zip(loggers, levels, strict=True):
         logger.setLevel(level)
