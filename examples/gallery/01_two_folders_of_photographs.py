@@ -38,21 +38,27 @@ archive = Path(os.environ.get("UNIOT_DATA", "absent")) / "office31" / "office31.
 MOST = 12  # photographs of a class, so that this page takes a minute
 
 
-def link(files, place):
-    """Link up to twelve photographs into a folder."""
-    place.mkdir(parents=True)
-    for file in files[:MOST]:
-        (place / f"{file.parent.name}-{file.name}").symlink_to(file)
+truth_of = {}  # file of the unsorted folder: its kind, for the score at the end
+
+
+def add(side, files_and_kinds):
+    """Sort files into `labelled/`; number those of `unlabelled/` in a random order, so that no name tells the kind."""
+    order = np.random.default_rng(0).permutation(len(files_and_kinds))
+    for number, (file, kind) in enumerate(files_and_kinds[row] for row in order):
+        place = folder / side / (kind if side == "labelled" else "") / f"{number:04d}{file.suffix}"
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.symlink_to(file)
+        if side == "unlabelled":
+            truth_of[place.name] = kind
 
 
 if archive.exists():
     with tarfile.open(archive) as packed:
         packed.extractall(folder / "all", filter="data")
     split = benchmark_set("office31").split("open-partial")
-    for name in split.source:
-        link(sorted((folder / "all/webcam/images" / name).iterdir()), folder / "labelled" / name)
-    for name in split.target:  # sorted into folders as well, but only the score at the end reads their names
-        link(sorted((folder / "all/dslr/images" / name).iterdir()), folder / "unlabelled" / name)
+    for side, domain, kinds in (("labelled", "webcam", split.source), ("unlabelled", "dslr", split.target)):
+        images = folder / "all" / domain / "images"
+        add(side, [(file, kind) for kind in kinds for file in sorted((images / kind).iterdir())[:MOST]])
 else:
     digits = load_digits_pair()
     sides = {
@@ -60,14 +66,15 @@ else:
         "unlabelled": (digits.target_images, digits.oracle_target_labels),
     }
     for side, (images, labels) in sides.items():
-        for name in np.unique(labels):
-            (folder / side / f"digit {name}").mkdir(parents=True)
-            for row in np.flatnonzero(labels == name)[: 3 * MOST]:
-                pixels = Image.fromarray((255 * (1 - images[row].clip(0, 1))).astype(np.uint8)).resize((112, 112))
-                pixels.save(folder / side / f"digit {name}" / f"{row}.png")
+        files = []
+        for row in np.concatenate([np.flatnonzero(labels == name)[: 3 * MOST] for name in np.unique(labels)]):
+            files.append((folder / f"{side}-{row}.png", f"digit {labels[row]}"))
+            pixels = (255 * (1 - images[row].clip(0, 1))).astype(np.uint8)
+            Image.fromarray(pixels).resize((112, 112)).save(files[-1][0])
+        add(side, files)
 
 for side in ("labelled", "unlabelled"):
-    print(side, len(list((folder / side).glob("*/*"))), "images")
+    print(side, sum(path.is_file() for path in (folder / side).rglob("*")), "images")
 
 # %% [markdown]
 # ## One command
@@ -91,8 +98,8 @@ print(command("adapt", "labelled/", "unlabelled/", "--out", "run/"))
 # %% [markdown]
 # ## The map
 #
-# `run/predictions.csv` has a row per photograph. The map puts photographs side by side that the run finds similar:
-# t-SNE of the features that the fitted model made of the embeddings.
+# `run/predictions.csv` has a row per photograph. The map puts photographs side by side whose embeddings are similar
+# (t-SNE).
 
 # %%
 from sklearn.manifold import TSNE
@@ -102,8 +109,8 @@ table = run.predictions
 labels, groups = np.array(table.labels), np.array(table.groups)
 command("embed", "unlabelled/", "--out", "target.npz")
 target = np.load(folder / "target.npz")
-features = uniot.load(folder / "run").transform(target["x"])
-places = TSNE(perplexity=15, random_state=0, init="pca").fit_transform(features)
+assert target["ids"].tolist() == table.names
+places = TSNE(random_state=0, init="pca", metric="cosine").fit_transform(target["x"].astype(np.float32))
 
 found = sorted(set(labels) - {"unknown"})
 figure, axes = plt.subplots(figsize=(7.2, 4.6))
@@ -123,11 +130,11 @@ plt.show()
 # %% [markdown]
 # ## Was it right?
 #
-# Here somebody knows: the folders of the unsorted photographs. With true labels, `uniot evaluate` scores a run; they
-# are read now, after everything is decided. Below, one row per true kind, and what its photographs were called.
+# Here somebody knows the kinds of the unsorted photographs. With true labels, `uniot evaluate` scores a run; they are
+# read now, after everything is decided. Below, one row per true kind, and what its photographs were called.
 
 # %%
-truth = np.array([Path(name).parts[0] for name in target["ids"]])
+truth = np.array([truth_of[name] for name in table.names])
 source = sorted(path.name for path in (folder / "labelled").iterdir())
 scores = uniot.evaluate(truth, labels, source_classes=source)
 print(f"H-score {100 * scores.h_score:.0f}, right in all {100 * scores.overall_accuracy:.0f} %")

@@ -11,9 +11,9 @@
 # %% [markdown]
 # ## Embeddings
 #
-# ResNet-50 features of Office-31: the source is the web camera, the target the better camera; ten classes are common,
-# ten only in the source, eleven only in the target. Without `UNIOT_DATA`, Gaussian classes with a shift between the
-# domains.
+# ResNet-50 features of Office-31: the source are pictures of a shop, the target is a web camera; ten classes are
+# common, ten only in the source, eleven only in the target. Without `UNIOT_DATA`, Gaussian classes with a shift
+# between the domains.
 
 # %%
 import os
@@ -37,8 +37,8 @@ if stored.exists():
         labels = data["classes"][data[f"{name}_y"]].astype(str)
         return data[f"{name}_x"][np.isin(labels, classes)].astype(np.float32), labels[np.isin(labels, classes)]
 
-    x_source, y_source = domain("webcam", split.source)
-    x_target, truth = domain("dslr", split.target)
+    x_source, y_source = domain("amazon", split.source)
+    x_target, truth = domain("webcam", split.target)
 else:
     toy = make_toy_domains(6, 4, 4, dimensions=64, spread=1.1, shift=0.8, seed=0)
     x_source, y_source, x_target, truth = toy.x_source, toy.y_source, toy.x_target, toy.oracle_y_target
@@ -85,9 +85,9 @@ axes.hlines(range(len(order)), without[order], told[order], color="lightgray", l
 axes.plot(without[order], range(len(order)), "o", mfc="white", color="tab:gray", label="without answers")
 axes.plot(told[order], range(len(order)), "o", color="tab:green", label="after ten answers")
 axes.set_yticks(range(len(order)), [names[number] for number in order])
-axes.set_xlim(0, 100)
+axes.set_xlim(-2, 102)
 axes.set_xlabel("H-score")
-axes.legend(loc="lower left")
+axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.15), ncols=2)
 plt.show()
 assert told.mean() > without.mean()
 
@@ -108,6 +108,7 @@ left.set_xlabel("silhouette of the predictions")
 left.set_ylabel("H-score")
 right.set_title("Processor time of the fit, seconds")
 right.barh([names[number] for number in order], seconds[order], color="tab:gray")
+figure.tight_layout()
 plt.show()
 best, chosen = int(without.argmax()), int(silhouettes.argmax())
 print(

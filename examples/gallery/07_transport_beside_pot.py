@@ -122,7 +122,7 @@ left.loglog(
 )
 left.set_xlabel("milliseconds of processor time")
 left.set_ylabel("largest error of the plan")
-left.legend()
+left.legend(loc="upper center", bbox_to_anchor=(0.4, -0.17))
 right.set_title("Time of POT / time of uniot, equal accuracy")
 right.bar([f"{n}\nx {classes}" for n, classes in sizes], ratios, color="tab:blue")
 right.axhline(1, color="black", lw=0.8)

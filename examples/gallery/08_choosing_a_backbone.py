@@ -11,8 +11,8 @@
 # %% [markdown]
 # ## Images
 #
-# As in [two folders of photographs](01_two_folders_of_photographs.md), with five of each kind: photographs of
-# Office-31, or digits where `UNIOT_DATA` is absent.
+# As in [two folders of photographs](01_two_folders_of_photographs.md), but five of each kind and another source:
+# pictures from a shop (Office-31's amazon), or digits where `UNIOT_DATA` is absent.
 
 # %%
 import os
@@ -40,7 +40,7 @@ if archive.exists():
     split = benchmark_set("office31").split("open-partial")
     chosen = [
         (f"{side}/{name}", file)
-        for side, domain, classes in (("labelled", "webcam", split.source), ("unlabelled", "dslr", split.target))
+        for side, domain, classes in (("labelled", "amazon", split.source), ("unlabelled", "dslr", split.target))
         for name in classes
         for file in sorted((folder / "office31" / domain / "images" / name).iterdir())[:EACH]
     ]
