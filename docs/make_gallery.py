@@ -159,7 +159,7 @@ def index() -> str:
     for script in scripts():
         source = script.read_text(encoding="utf-8")
         tiles.append(
-            f"-   [![]({script.stem}-1.png)]({script.stem}.md)\n\n    **[{title(source)}]({script.stem}.md)**\n\n"
+            f"-   [![{title(source)}]({script.stem}-1.png)]({script.stem}.md)\n\n    **[{title(source)}]({script.stem}.md)**\n\n"
             f"    {lead(source)}"
         )
     return INDEX.replace("TILES", "\n\n".join(tiles))

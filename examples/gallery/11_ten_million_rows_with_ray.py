@@ -6,7 +6,8 @@
 # A run that was fitted to a sample labels a collection of any size, shard by shard. Here 200 000 rows; the command
 # takes any number.
 #
-# Left: rows that were finished, by the second; a worker first has to start. Right: the labels of all rows.
+# Left: rows that were finished, by the second; a worker first has to start, and the machine that made this page was
+# busy with other work. Right: the labels of all rows.
 
 # %% [markdown]
 # ## A run, and a folder of Parquet files
