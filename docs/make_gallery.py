@@ -158,10 +158,9 @@ def index() -> str:
     tiles = []
     for script in scripts():
         source = script.read_text(encoding="utf-8")
-        tiles.append(
-            f"-   [![{title(source)}]({script.stem}-1.png)]({script.stem}.md)\n\n    **[{title(source)}]({script.stem}.md)**\n\n"
-            f"    {lead(source)}"
-        )
+        name, heading = script.stem, title(source)
+        tile = f"-   [![{heading}]({name}-1.png)]({name}.md)\n\n    **[{heading}]({name}.md)**\n\n    {lead(source)}"
+        tiles.append(tile)
     return INDEX.replace("TILES", "\n\n".join(tiles))
 
 
