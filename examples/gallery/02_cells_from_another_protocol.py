@@ -14,7 +14,8 @@
 #
 # 430 blood cells of a 5' protocol are the query and 770 cells of two 3' protocols the reference, without its CD4 T
 # cells: to the reference, these are new, and they resemble its CD8 T cells. Without `UNIOT_DATA`, scanpy's
-# `pbmc68k_reduced` is halved at random, and one half loses its CD14 monocytes.
+# `pbmc68k_reduced` is halved at random, and one half loses its NK cells; its types overlap more, and ten answers
+# hardly help there.
 
 # %%
 import os
@@ -41,7 +42,7 @@ else:
     expression, genes = packaged.X.toarray(), packaged.var_names.to_numpy()
     cell_type = packaged.obs["bulk_labels"].to_numpy().astype(str)
     common = np.ones(len(cell_type), dtype=bool)
-    in_query, new_type = np.random.default_rng(0).random(len(cell_type)) < 0.5, "CD14+ Monocyte"
+    in_query, new_type = np.random.default_rng(0).random(len(cell_type)) < 0.5, "CD56+ NK"
 
 
 def cells(rows):
@@ -87,7 +88,7 @@ def ten_answers(new_type):
 transfer, types, before, course, asked = ten_answers(new_type)
 after = transfer.model.labels_.astype(str)
 print(f"H-score without answers {course[0, 0]:.0f}, after ten {course[-1, 0]:.0f}")
-assert course[-1, 0] > course[0, 0]
+assert not stored.exists() or course[-1, 0] > course[0, 0] + 20
 
 # %% [markdown]
 # The three maps are the picture at the top: t-SNE of the query's principal components. Crosses are the cells that
@@ -120,6 +121,7 @@ plt.show()
 
 # %%
 _, _, _, easy, _ = ten_answers("B" if stored.exists() else "CD19+ B")
+assert not stored.exists() or easy[1, 0] < easy[0, 0]
 figure, (left, right) = plt.subplots(1, 2, figsize=(7.6, 2.7))
 left.set_title("H-score by number of answers")
 left.plot(course[:, 0], marker="o", color="tab:green", label=f"{new_type} new")
