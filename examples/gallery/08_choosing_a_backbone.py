@@ -40,7 +40,7 @@ if archive.exists():
     split = benchmark_set("office31").split("open-partial")
     chosen = [
         (f"{side}/{name}", file)
-        for side, domain, classes in (("labelled", "amazon", split.source), ("unlabelled", "dslr", split.target))
+        for side, domain, classes in (("labelled", "webcam", split.source), ("unlabelled", "dslr", split.target))
         for name in classes
         for file in sorted((folder / "office31" / domain / "images" / name).iterdir())[:EACH]
     ]

@@ -147,7 +147,7 @@ assert [answer["label"] for answer in answers] == [answer["label"] for answer in
 
 # %%
 figure = plt.figure(figsize=(7.4, 4))
-grid = figure.add_gridspec(2, 8, height_ratios=(1, 1.5), hspace=0.6)
+grid = figure.add_gridspec(2, 8, height_ratios=(1, 1.5))
 for column in range(8):
     axes = figure.add_subplot(grid[0, column])
     axes.imshow(new[column].reshape(28, 28), cmap="gray_r")
