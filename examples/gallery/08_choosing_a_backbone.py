@@ -3,16 +3,20 @@
 # %% [markdown]
 # # Choosing a backbone
 #
-# The network that reads the images often matters more than the method. The labelled images alone say which one suits.
+# The network that reads the images often matters more than the method. The labelled images alone show one that does
+# not suit.
 #
 # Left: how many labelled images fall to their own class if it is guessed from the others, for each network. Right:
 # what the run made of the unlabelled images, which only somebody who knows the truth can draw.
+#
+# Plain pixels fail already on the left. The three networks are perfect there, because these labelled images are easy,
+# and differ on the right: the left tells which one is unfit, not which of the fit ones is best.
 
 # %% [markdown]
 # ## Images
 #
-# As in [two folders of photographs](01_two_folders_of_photographs.md), but five of each kind and another source:
-# pictures from a shop (Office-31's amazon), or digits where `UNIOT_DATA` is absent.
+# As in [two folders of photographs](01_two_folders_of_photographs.md), with five of each kind: photographs of
+# Office-31, or digits where `UNIOT_DATA` is absent.
 
 # %%
 import os
@@ -143,8 +147,8 @@ plt.show()
 #
 # - **Two networks in one run.** Both collections must be read by the same one; `uniot adapt` on folders sees to it,
 #   files of embeddings are your care.
-# - **Easy labelled images.** If every network gets all of them right, this comparison says nothing: take the
-#   smallest, or compare with [ten answers](04_ten_answers.md).
+# - **Easy labelled images.** If every network gets all of them right, as here, they do not rank: take the smallest,
+#   or compare with [ten answers](04_ten_answers.md).
 # - **Near-duplicates.** Frames of one film make every network look good. `uniot adapt` lists them.
 # - **A specialised domain.** For tissue or satellite images a network that was trained on such images beats larger
 #   ones; any timm model takes `--weights` of yours.
