@@ -105,7 +105,7 @@ axes.bar(
 axes.bar(np.arange(6) + 0.2, [pair[1] for pair in found.values()], width=0.4, color="tab:green", label="others right")
 axes.set_xticks(range(6), [f"hide {name}" for name in known])
 axes.set_ylabel("%")
-axes.legend(loc="lower right")
+axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.12), ncols=2)
 plt.show()
 
 # %% [markdown]
