@@ -5,8 +5,8 @@
 #
 # Ten methods get the same embeddings. Compare them where you know the truth, or by a few labels of your own.
 #
-# Open circles: without answers. Filled circles: after ten answers. The order of methods changes less than the
-# distance that ten answers bridge.
+# Open circles: without answers. Filled circles: after ten answers. Ten answers help most where the rule of a method
+# is far off.
 
 # %% [markdown]
 # ## Embeddings
