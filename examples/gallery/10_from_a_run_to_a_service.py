@@ -6,7 +6,7 @@
 # A fitted run becomes one file, and forty lines around it answer over HTTP, without uniot and without torch.
 #
 # Top: digits as they were sent, and the answers of the service. The histogram is the time from a request to its
-# answer, on one machine.
+# answer, on a machine that was busy with other work.
 
 # %% [markdown]
 # ## A run
