@@ -13,7 +13,7 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n auto
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help install demo test test-slow test-processors check quick format new-method docs benchmark clean
+.PHONY: help install demo test test-slow test-processors check quick format new-method docs gallery benchmark clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -54,6 +54,9 @@ docs: $(VENV)/.installed-docs  ## build the documentation into site/; a broken l
 	$(BIN)/python docs/make_method_tables.py --check
 	$(BIN)/python docs/make_architecture.py --check
 	$(BIN)/mkdocs build --strict
+
+gallery: install  ## execute the scripts of examples/gallery and write their pages; up to 12 minutes
+	$(BIN)/python docs/make_gallery.py
 
 benchmark: install  ## time the transport solvers against other libraries
 	$(INSTALL) -r benchmarks/requirements.txt

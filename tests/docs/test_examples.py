@@ -49,8 +49,8 @@ BLOCKS = [(page, code) for page, text in PAGES.items() for code in python(text)]
 RUNNABLE = [
     (page, code)
     for page, code in BLOCKS
-    # The examples of the methods and of the README have tests of their own.
-    if "make_toy_domains(" in code and not page.startswith(("docs/methods/", "README"))
+    # The examples of the methods, of the gallery and of the README have tests of their own.
+    if "make_toy_domains(" in code and not page.startswith(("docs/methods/", "docs/gallery/", "README"))
 ]
 
 
