@@ -29,7 +29,7 @@ _CORES_PER_WORKER = 2
 _STORE_BYTES = 1 << 30
 # Of a thread of Ray Data that was told to end: less than one, on a busy machine a few.
 _SECONDS_TO_END = 30
-_DATA_THREADS = ("StreamingExecutor-", "iter_threaded", "Prefetcher")
+_DATA_THREADS = ("StreamingExecutor-", "iter_threaded")
 
 
 def import_ray(cluster: Cluster) -> Any:
