@@ -222,7 +222,7 @@ def test_oracle_clusters_with_the_same_seed_in_a_benchmark_and_in_evaluate(here:
         here("evaluate", "third", "--labels", "truth.npz")
         model = load_model(files / "third")
         job = mock.Mock(setting="open-partial", backbone="none", method="unincm", task="S2T", seed=3, dataset="")
-        fit_and_score._scored(job, model, np.load(files / "truth.npz")["y"], (1.0, 1.0))
+        fit_and_score.score_model(job, model, np.load(files / "truth.npz")["y"], (1.0, 1.0))
     assert seeds == [0, 0]
 
 
