@@ -104,6 +104,17 @@ def test_answers_say_what_they_were_and_what_they_changed(made_run, made_model):
     assert not opening_of(answered).is_estimated
 
 
+def test_classes_that_the_answers_made_vanish_are_named(made_run, made_model):
+    run = made_run(made_model())
+    target = run.model.target
+    of_first = np.flatnonzero(target.known & (target.nearest == 0)).tolist()
+    answered = session_of(run, lambda session: session.tell(dict.fromkeys(of_first, UNKNOWN)))
+    found = answers_so_far(answered)
+    assert "ant" in found.lost
+    assert f"not found now: {', '.join(found.lost)}. If you expect" in " ".join(found.sentences)
+    assert not set(found.lost) & set(answered.model.labels(answered.model.target).tolist())
+
+
 def test_without_answers_nothing_is_said_about_them(made_run):
     run = made_run()
     assert answers_so_far(run) is None

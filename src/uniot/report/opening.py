@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from uniot.io.text import command, counted, is_wide, plural
+from uniot.io.text import command, counted, is_wide, listed, plural
 from uniot.rejection.answers import CANNOT_TELL, UNKNOWN
 from uniot.reliability import DOUBTED, Reliability
 from uniot.runs.run import Run
@@ -69,6 +69,7 @@ class AnswersSoFar:
         n_right: of the first two, how many the run had labelled in the same way before.
         n_moved: labels that changed of samples that nobody answered about.
         n_named: groups that have a name.
+        lost: classes that were found before the answers and are not any more.
         before: share of unknown samples before the answers.
         after: share after them.
     """
@@ -79,6 +80,7 @@ class AnswersSoFar:
     n_right: int
     n_moved: int
     n_named: int
+    lost: list[str]
     before: Share
     after: Share
 
@@ -105,6 +107,12 @@ class AnswersSoFar:
             said.append(f"The run had {was} right before; questions are about samples that it is least sure of.")
             others = f"{counted(self.n_moved, 'other label')} changed with them"
             said.append(f"{others}. Unknown: {self.before.in_words} before, {self.after.in_words} now.")
+        if self.lost:
+            are = plural(len(self.lost), "is", "are")
+            lost = (
+                f"{counted(len(self.lost), 'class', 'classes')} found before {are} not found now: {listed(self.lost)}."
+            )
+            said.append(f"{lost} If you expect them, answer about samples that you know to be theirs.")
         if self.n_named:
             said.append(f"{counted(self.n_named, 'group')} {plural(self.n_named, 'has', 'have')} a name.")
         return said
@@ -134,6 +142,7 @@ def answers_so_far(run: Run) -> AnswersSoFar | None:
         n_right=int((by_rule[rows] == said_of).sum()),
         n_moved=int(changed.sum()),
         n_named=len(after.group_names),
+        lost=[after.class_names[one] for one in sorted(set(by_rule.tolist()) - set(now.tolist()) - {UNKNOWN})],
         before=Share.of(before),
         after=Share.of(after),
     )
