@@ -764,7 +764,7 @@ import numpy as np
 import pyarrow.parquet, pyarrow.compute, pyarrow.types
 from uniot.cli import main
 from uniot.distributed.inputs import opened_table, sharded_input
-from uniot.distributed.locations import Place
+from uniot.distributed.locations import Location
 from uniot.errors import UniotError
 from uniot.images.decoding import decoded
 from uniot.images.files import ImageFile, labelled_images
@@ -796,7 +796,7 @@ def adapt(path):
 
 # As workers of `--engine ray` read.
 def shards(path):
-    place, n_rows = Place.of(path), 0
+    place, n_rows = Location.of(path), 0
     for shard in sharded_input(place).shards:
         with opened_table(place, shard.content.name) as table:
             n_rows += sum(len(x) for x, _ in table.blocks(shard.content.groups))

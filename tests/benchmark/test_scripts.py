@@ -23,6 +23,10 @@ def test_script_imports_what_the_package_has(script: str, monkeypatch: pytest.Mo
     names = runpy.run_path(str(FOLDER / f"{script}.py"), run_name="imported")
     assert names["__doc__"], "a script says in its docstring what it measures"
     assert script in SHARED or callable(names["main"])
+    # What a script runs in a process of its own is a text in it.
+    for name, code in names.items():
+        if name != "__doc__" and isinstance(code, str) and re.search(r"^(from|import) uniot\b", code, re.M):
+            exec("\n".join(re.findall(r"^(?:from|import) .*$", code, re.M)), {})
 
 
 @pytest.mark.parametrize("script", [script for script in SCRIPTS if script not in SHARED])
