@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class Progress(Protocol):
-    """What a caller shows while a run is made."""
+    """Callbacks that show progress while a run is made."""
 
     def working(self, words: str) -> AbstractContextManager[object]:
         """Return a context in which something is done, as the words say."""

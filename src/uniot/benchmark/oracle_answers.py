@@ -23,7 +23,7 @@ COUNTS = (0, 3, 5, 10, 20, 50)
 """Numbers of answers after which the model is scored."""
 ASKED, RANDOM, QUANTILES, PROPAGATION = "asked", "random", "quantiles", "propagation"
 ORDERS = (ASKED, RANDOM, QUANTILES, PROPAGATION)
-"""How samples are chosen: by `ask`, at random, evenly by score; at random with label propagation instead of `tell`."""
+"""Ways to choose samples: by `ask`, at random, evenly by score; at random with label propagation instead of `tell`."""
 WRONG_SHARES = (0.0, 0.05, 0.1)
 """Fractions of wrong answers; the other orders than that of `ask` have none."""
 

@@ -398,7 +398,7 @@ def _devices(text: str) -> int | str:
 
 
 class _ShownProgress:
-    """What the terminal shows while a run is made; nothing in processes other than the first."""
+    """Shows progress in the terminal while a run is made; shows nothing in processes other than the first."""
 
     def __init__(self, leads: bool) -> None:
         self._leads = leads

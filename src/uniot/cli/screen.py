@@ -402,7 +402,7 @@ def working(words: str, *, lines: bool = True, shown: bool = True) -> Iterator[C
 
 
 class Clock:
-    """What is being done, with the time that it takes once that is more than a moment."""
+    """Shows what is being done, and for how long once that is more than a moment."""
 
     def __init__(self, words: str) -> None:
         # Markup in a text would be obeyed, unlike that in a `Text`.

@@ -1,4 +1,4 @@
-"""What `uniot label --select` opens the page at: a selection of a report, a table of samples, or a group or class."""
+"""Find the samples that `uniot label --select` names: a selection of a report, a table, a group or a class."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What people said about labels of the source: that a label is right, another label, or that a sample is dropped."""
+"""Corrections of source labels by people: a label is confirmed, changed, or its sample dropped."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MAX_LINES = 1_000_000
 
 @dataclass(frozen=True)
 class SourceLabels:
-    """What people said about labels of source samples, by the name of the sample.
+    """Corrections of source labels, by the name of the sample.
 
     Attributes:
         said: label and decision of each sample; the label of a dropped one is empty.

@@ -1,4 +1,4 @@
-"""What the page needs to lead from looking to acting: the samples of a cell, and the command that opens them."""
+"""Link the report to the labelling page: the samples of a selection, and the command that opens them there."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _MOST_LINES = 200
 # Lists of the first screen.
 _MOST_DOUBTED, _MOST_LARGEST = 5, 4
-# After so many answers the names of groups come before further questions.
+# From this number of answers on, naming groups is suggested before further questions.
 _MANY_ANSWERS = 10
 _NO_GROUP = "They form no clear group. If you know how many kinds they are, run again with --private-classes."
 
@@ -60,7 +60,7 @@ class Share:
 
 @dataclass(frozen=True)
 class AnswersSoFar:
-    """What people said since the run was made, and what changed by it.
+    """Answers that people gave since the run was made, and their effect.
 
     Attributes:
         n_of_classes: samples that were said to be of a source class.
@@ -150,7 +150,7 @@ def answers_so_far(run: Run) -> AnswersSoFar | None:
 
 @dataclass(frozen=True)
 class ClassAccuracy:
-    """How many of the samples with one label are estimated to be right.
+    """Estimated accuracy of the samples with one label.
 
     Attributes:
         name: the class, or the unknown ones together.
